@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "diffusion/solver/run.h"
+#include "pipeline/run_work.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/small_checkpoint.h"
@@ -154,6 +156,57 @@ TEST_F(TextToImageOf, run_that_is_stopped__keeps_its_pictures_and_the_next_one_w
   ASSERT_EQ(kept.size(), 1u);
   q.count = 1;
   EXPECT_EQ(numbers(pictures(q).at(0).pixels), numbers(kept[0].pixels));
+}
+
+// What lies between the passes may take as long as a pass.
+TEST_F(TextToImageOf, second_pass__can_be_stopped_before_its_first_step) {
+  TextToImageRequest q = request();
+  q.count = 2, q.options.batch = 1, q.options.steps = 1;
+  q.hires = Hires{.scale = 2, .upscaler = "lanczos", .steps = 1, .strength = 1};
+  const ResolvedTextToImage r = pipeline_.resolve(q);
+  const RunWork work = run_work(pipeline_.parts(), r);
+  ASSERT_EQ(work.passes.size(), 2u);
+  // of the second picture: where its first pass ends, and where the second pass has its first step
+  const double first = 0.5 * (1 + work.passes[0].all() / work.of_passes()),
+               second = first + 0.5 * work.passes[1].before_steps() / work.of_passes();
+  const auto run = [&](double ends) {
+    struct Seen {
+      std::vector<double> between;
+      size_t pictures = 0;
+    } seen;
+    RunEvents events;
+    events.picture = [&](const Picture&) { ++seen.pictures; };
+    events.progress = [&](const RunProgress& p) {
+      const bool now = p.stage == Stage::sampling && p.of_stage > first + 1e-9;
+      if (now && p.of_stage < second - 1e-9) seen.between.push_back(p.of_stage);
+      return !now || p.of_stage < ends;
+    };
+    if (ends > 1)
+      pipeline_.run(r, events);
+    else
+      EXPECT_THROW(pipeline_.run(r, events), Cancelled);
+    return seen;
+  };
+  const auto whole = run(2);
+  EXPECT_EQ(whole.pictures, 2u);
+  ASSERT_GT(whole.between.size(), 10u);  // of decoding and of encoding
+  EXPECT_TRUE(std::ranges::is_sorted(whole.between));
+  for (const size_t k : {size_t{0}, whole.between.size() / 2, whole.between.size() - 1}) {
+    const auto stopped = run(whole.between[k]);
+    EXPECT_EQ(stopped.between.size(), k + 1);
+    EXPECT_EQ(stopped.pictures, 1u);
+  }
+}
+
+TEST_F(TextToImageOf, plans__are_made_only_until_the_caller_says_no) {
+  const ResolvedTextToImage r = pipeline_.resolve(request());
+  int asked = 0;
+  RunEvents events;
+  events.progress = [&](const RunProgress&) { return ++asked < 2; };
+  bool planned = false;
+  events.planned = [&](const RunMemory&) { planned = true; };
+  EXPECT_THROW(pipeline_.run(r, events), Cancelled);
+  EXPECT_FALSE(planned);
 }
 
 TEST_F(TextToImageOf, mistakes__are_found_when_a_request_is_resolved) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "diffusion/solver/run.h"
 #include "io/safetensors.h"
 #include "support/files.h"
 #include "support/golden_component.h"
@@ -120,9 +121,19 @@ TEST(upscaler, other_scales__are_resized_from_what_the_network_makes) {
   expect_error([&] { u.run(image, 17); }, "upscale: the scale must be more than 0 and at most 16");
 }
 
+// Within a tile, too: it may take long.
 TEST(upscaler, caller_that_says_no__ends_it) {
   const GoldenComponent c("esrgan_compact");
   Upscaler u = upscaler_of(c);
+  std::vector<double> shares;
+  EXPECT_THROW(u.run(hashed_input("input.pixels", {1, 8, 8, 3}),
+                     [&](double share) {
+                       shares.push_back(share);
+                       return share == 0;
+                     }),
+               Cancelled);
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_LT(shares[1], 0.5);
   EXPECT_NE(error_of([&] {
               u.run(hashed_input("input.pixels", {1, 8, 8, 3}), [](double) { return false; });
             }),

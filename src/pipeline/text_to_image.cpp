@@ -9,7 +9,6 @@
 #include "pipeline/open_choices.h"
 #include "pipeline/picture_dialect.h"
 #include "pipeline/run_dtype.h"
-#include "pipeline/run_start.h"
 
 namespace ebb {
 namespace {
@@ -247,11 +246,7 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
   if (events.tell && &pass == r.passes.data())
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
   if (!q.controls.empty() && !pass.refined) {
-    const std::vector<double> sigmas = pass.run().call.sigmas;
-    ControlRun run{.sample = pass.request.sample,
-                   .steps = counted_steps(pass.run()),
-                   .sigmas = sigmas,
-                   .dialect = pass.request.options.dialect};
+    ControlRun run = control_run(pass.run());
     std::optional<ImageEncoder> images;
     if (needs_image_encoder(parts_.denoiser)) {
       images.emplace(*parts_.image_encoder, dtype, context_);
@@ -273,12 +268,16 @@ std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMe
                                              const RunEvents& events) {
   std::vector<RunInputs> out;
   meter.show(Stage::text, 0);
-  for (const RunPass& pass : r.passes) out.push_back({.conditions = encoded(r, pass, events)});
+  for (const RunPass& pass : r.passes) {
+    out.push_back({.conditions = encoded(r, pass, events)});
+    poll_();
+  }
   if (policy_.encoders_leave)
     for (TextStage* stage : text_stages()) stage->release();
   if (!options_.keeps_encoders) text_.stage.reset(), refiner_text_.stage.reset();
   meter.show(Stage::text, 1);
-  const RunTools with = tools(pipeline_.dtype_of(r.first()));
+  const auto poll = [&](double) { meter.show(Stage::encoding, 0); };
+  const RunTools with = tools(pipeline_.dtype_of(r.first()), {}, poll);
   for (size_t i = 0; i < out.size(); ++i)
     for (const auto& mode : r.passes[i].modes) mode->prepare(with, out[i]);
   if (r.request.init) meter.show(Stage::encoding, 1);
@@ -313,20 +312,24 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
   const int64_t images = std::min(r.first().batch, r.request.count - first);
   const auto count = static_cast<double>(r.request.count);
   const double all = work_.of_passes();
-  const RunTools with = tools(pipeline_.dtype_of(r.first()));
   Tensor latents;
-  double before = 0;  // work of the passes before, for a picture
+  double before = 0;                    // work that is done, for a picture
+  const auto show = [&](double work) {  // and so much more, of all of them
+    const double done = (static_cast<double>(images) * before + work) / all;
+    meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
+  };
   report.steps = report.evaluations = 0;
   for (size_t i = 0; i < r.passes.size(); ++i) {
     const RunPass& pass = r.passes[i];
     RunInputs in = inputs[i];
     in.together = policy_.together, in.hoisted_leaves = policy_.one_by_one;
+    const RunTools with = tools(pipeline_.dtype_of(r.first()), work_.passes[i], show);
     for (const auto& mode : pass.modes) mode->begin(with, latents, in);
+    before += work_.passes[i].before_steps();
     in.watch = step_;
-    double work = work_.passes[i];
+    PassWork work = work_.passes[i];
     const auto progress = [&](double share) {
-      const double done = static_cast<double>(images) * (before + work * share) / all;
-      meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
+      show(static_cast<double>(images) * work.of_steps(share));
       return true;
     };
     Pipeline::Sampled out;
@@ -335,7 +338,8 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
       RunInputs after = inputs[i];
       for (const auto& mode : next.modes) mode->begin(with, latents, after);
       after.together = in.together, after.hoisted_leaves = in.hoisted_leaves;
-      work += work_.passes[i];
+      const std::vector<double>& theirs = work_.passes[i].steps;
+      work.steps.insert(work.steps.end(), theirs.begin(), theirs.end());
       out = pipeline_.sample_handed_over(pass.request, first, in,
                                          {.whole = pass.run(),
                                           .pipeline = *refiner_,
@@ -347,7 +351,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
       out = pipeline_of(pass).sample(pass.request, first, in, progress);
     }
     if (policy_.one_by_one) pipeline_of(r.passes[i]).release();
-    before += work, latents = out.samples;
+    before += work.of_steps(), latents = out.samples;
     report.steps += out.steps;
     report.evaluations += out.evaluations;
   }
@@ -395,8 +399,9 @@ RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& ev
   for (const std::string& note : r.notes)
     if (tell_) tell_(note);
   const DefaultNoise& noise = r.first().noise;
-  work_ = run_work(parts_, r.passes, r.request.hires, r.request.pixels);
+  work_ = run_work(parts_, r);
   RunMeter meter(work_.of_run(r.request.count, r.request.init.has_value()), events.progress);
+  poll_ = [&] { meter.show(Stage::text, 0); };
   apply_loras(r);
   const RunMemory memory = planned(r);
   policy_ = memory.policy;

@@ -155,7 +155,8 @@ class TextToImage {
   std::vector<TextStage*> text_stages() const;
   LatentDecoder& decoder(DType dtype);
   LatentEncoder& encoder(DType dtype);
-  RunTools tools(DType dtype);
+  // For modes; `tells` gets what of `work` is done, and ends the run by what it throws.
+  RunTools tools(DType dtype, const PassWork& work, const std::function<void(double)>& tells);
   Tensor enlarged(const Tensor& pixels, double scale, const std::function<bool(double)>& progress);
   Tensor decoded(const Tensor& latents, DType dtype,
                  const std::function<void(double)>& progress = {});
@@ -195,6 +196,7 @@ class TextToImage {
   // Of the request that runs.
   MemoryPolicy policy_;
   RunWork work_;
+  std::function<void()> poll_;  // between plans that are made; throws Cancelled
   std::function<void(const std::string&)> tell_;
   std::function<void(const StepView&)> step_;
   CircularAxes tiling_;

@@ -82,7 +82,8 @@ Tensor resized(const Tensor& pixels, int64_t height, int64_t width) {
   const Shape& s = pixels.shape();
   Tensor out(DType::f32, {s[0], height, width, s[3]});
   for (int64_t i = 0; i < s[0]; ++i) {
-    const Tensor one = io::resize(image_at(bytes, i), height, width);
+    const Tensor one =
+        io::resize(image_at(bytes, i), height, width, io::ResizeFilter::lanczos, sides);
     io::signed_pixels(one.span<uint8_t>(), out.rows(i, i + 1).span<float>());
   }
   return out;
@@ -162,15 +163,21 @@ Tensor Upscaler::run(const Tensor& pixels, const std::function<bool(double)>& pr
           "upscale: pixels must be f32 [N,H,W,3]  ", s);
   const Tensor image = padded(pixels, multiple_of(network_.component));
   const Shape one = {1, image.shape()[1], image.shape()[2], 3};
+  const auto tell = [&](double share) {
+    if (progress && !progress(share)) throw Cancelled("upscale: stopped");
+  };
+  tell(0);  // before a plan is compiled
   const auto [plan, tiling, chosen] = plans_.use(one);
   Tensor out(DType::f32, {s[0], s[1] * scale_, s[2] * scale_, 3});
   const double tiles = static_cast<double>(s[0] * tile_count(one, tiling));
   double done = 0;
+  const Watched watched(plan, [&](double share) { tell((done + share) / tiles); });
   for (int64_t i = 0; i < s[0]; ++i) {
     const Tensor large =
         in_tiles(image.rows(i, i + 1), tiling, [&, &plan = plan](const Tensor& tile) {
-          if (progress && !progress(done++ / tiles)) throw Cancelled("upscale");
-          return plan.run({{"pixels", tile}}).at("pixels");
+          Tensor made = plan.run({{"pixels", tile}}).at("pixels");
+          tell(++done / tiles);
+          return made;
         });
     const auto from = large.span<float>();
     require(std::ranges::all_of(from, [](float v) { return std::isfinite(v); }),

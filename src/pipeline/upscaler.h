@@ -42,8 +42,8 @@ class Upscaler {
   // Lets go of the device's memory until the next picture.
   void release();
   // f32 [N,H,W,3] in [-1,1] -> [N,kH,kW,3], clipped. What does not fit is evaluated in tiles that
-  // fade into each other. `progress` gets the share that is done; returning false stops with
-  // Cancelled. Throws Error.
+  // fade into each other. `progress` gets the share that is done, behind every tile and on the host
+  // within; returning false stops with Cancelled. Throws Error.
   Tensor run(const Tensor& pixels, const std::function<bool(double)>& progress = {});
   // To `scale` times the size (rounded), whatever the network's own: evaluated as often as needed,
   // at most three times, and resized to the rest.
