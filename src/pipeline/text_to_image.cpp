@@ -205,9 +205,7 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
                                            : text::ClipVocabulary::open(parts_.tokenizer)),
       pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {
   if (options_.memory > 0) context_.memory->set_limit(options_.memory);
-  if (parts_.upscaler) upscaler_ = std::make_unique<Upscaler>(*parts_.upscaler, context_);
-  if (parts_.hires_upscaler)
-    hires_upscaler_ = std::make_unique<Upscaler>(*parts_.hires_upscaler, context_);
+  take_tiling({});
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
 }
 
@@ -393,7 +391,8 @@ Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<
 
 RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& events) {
   ResolvedTextToImage r = asked;
-  tell_ = events.tell, step_ = events.step, tiling_ = r.request.tiling;
+  tell_ = events.tell, step_ = events.step;
+  take_tiling(r.request.tiling);
   const std::string slow = slow_dtype_text(pipeline_.dtype_of(r.first()), *context_.device);
   if (tell_ && !slow.empty()) tell_("warning: " + slow);
   for (const std::string& note : r.notes)

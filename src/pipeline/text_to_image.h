@@ -189,6 +189,7 @@ class TextToImage {
     std::unique_ptr<LatentEncoder> encoder;
   };
   Pixels& pixels_in(DType dtype);
+  void take_tiling(CircularAxes tiling);
   Pixels pixels_;
   std::unique_ptr<Upscaler> upscaler_, hires_upscaler_;
   std::weak_ptr<LatentDecoder> preview_decoder_;             // as long as previews use it

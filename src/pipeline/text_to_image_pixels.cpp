@@ -11,6 +11,17 @@ TextToImage::Pixels& TextToImage::pixels_in(DType dtype) {
   return pixels_;
 }
 
+// An upscaler's plans are for one way in which pictures go on.
+void TextToImage::take_tiling(CircularAxes tiling) {
+  tiling_ = tiling;
+  const auto take = [&](std::unique_ptr<Upscaler>& u, const std::optional<LoadedComponent>& of) {
+    if (of && (!u || u->options().circular != tiling))
+      u = std::make_unique<Upscaler>(*of, context_, UpscaleOptions{.circular = tiling});
+  };
+  take(upscaler_, parts_.upscaler);
+  take(hires_upscaler_, parts_.hires_upscaler);
+}
+
 LatentDecoder& TextToImage::decoder(DType dtype) {
   Pixels& p = pixels_in(dtype);
   if (p.decoder) return *p.decoder;

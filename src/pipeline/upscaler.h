@@ -20,6 +20,9 @@ LoadedComponent load_upscaler(const std::string& file);
 struct UpscaleOptions {
   int64_t tile = 0;     // side in pixels of the input; 0: the largest that fits into memory
   int64_t overlap = 0;  // of neighbours; 0: an eighth of a tile
+  // Along which pictures go on at their opposite side; sides there must be multiples of what the
+  // network needs (Model::size_multiple).
+  CircularAxes circular = {};
 };
 
 class Upscaler {
@@ -30,6 +33,7 @@ class Upscaler {
 
   // How many times as large the network makes pictures.
   int64_t scale() const { return scale_; }
+  const UpscaleOptions& options() const { return options_; }
   // Sides of tiles that are tried where the options leave it open, the largest first.
   static std::span<const int64_t> sides();
   // What the plan of the largest image needs that it evaluates to bring one [1,H,W,3] to `scale`
