@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/optional_text.h"
 
 namespace ebb {
 namespace {
@@ -74,6 +75,12 @@ struct Setter {
 };
 
 // The length of the value that starts `text`: up to a space outside of brackets.
+bool is_left_out(const Field& f) {
+  const auto* const value = std::get_if<TextValue*>(&f.ref);
+  const auto* const optional = value ? dynamic_cast<const OptionalText*>(*value) : nullptr;
+  return optional && optional->empty();
+}
+
 size_t value_length(std::string_view text) {
   int depth = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -110,8 +117,9 @@ void set_field(const Field& field, std::string_view text) {
 std::string fields_text(const std::vector<Field>& fields) {
   if (fields.empty()) return "";
   std::string s;
-  for (const Field& f : fields) s += (s.empty() ? "{" : " ") + f.name + "=" + field_text(f);
-  return s + "}";
+  for (const Field& f : fields)
+    if (!is_left_out(f)) s += (s.empty() ? "{" : " ") + f.name + "=" + field_text(f);
+  return s.empty() ? s : s + "}";
 }
 
 void parse_fields(const std::vector<Field>& fields, std::string_view text) {

@@ -27,6 +27,7 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/relu/op.h"
+#include "ops/rope/op.h"
 #include "ops/silu/op.h"
 #include "ops/split/op.h"
 #include "ops/sub/op.h"

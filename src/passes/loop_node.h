@@ -24,8 +24,10 @@ struct LoopNode {
   std::vector<int32_t> out;
   std::string at;
 
-  bool is_segment(size_t input) const {
-    return loop.segments.has_in(operand_of(loop.segments, input));
+  // Whether an input is read through a view.
+  bool is_viewed(size_t input) const {
+    const size_t operand = operand_of(loop.segments, input);
+    return loop.segments.has_in(operand) || loop.slices.of(operand) || loop.swaps.run_of(operand);
   }
   Signature signature(const Graph& g) const;
 };

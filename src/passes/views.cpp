@@ -124,8 +124,9 @@ class SegmentFinder {
   }
   // A node that may read or write tensors of its own shape by segments; none of other nodes.
   std::optional<LoopNode> segmentable(size_t i) const {
-    if (const auto l = loop_node_of(g_, v_.node(i));
-        !l || !l->loop.segments.widths.empty() || kind_of(l->loop) == ops::LoopKind::rows)
+    if (const auto l = loop_node_of(g_, v_.node(i)); !l || !l->loop.segments.widths.empty() ||
+                                                     !l->loop.swaps.empty() ||
+                                                     kind_of(l->loop) == ops::LoopKind::rows)
       return {};
     return v_.loop(i);
   }
@@ -237,7 +238,7 @@ class ColumnReader {
     if (!l || !l->loop.slices.operands.empty()) return;
     for (size_t k = 0; k < l->in.size(); ++k) {
       const auto view = slices_.find(l->in[k].value);
-      if (view == slices_.end() || l->is_segment(k) || !worth_columns(g_, view->second)) continue;
+      if (view == slices_.end() || l->is_viewed(k) || !worth_columns(g_, view->second)) continue;
       LoopNode more = reading_slice(g_, *l, k, view->second);
       if (!supports_(more.signature(g_))) continue;
       l = std::move(more);
@@ -373,7 +374,7 @@ class ColumnWriter {
   // One tensor to one of its shape, without views.
   bool is_elementwise(const LoopNode& l) const {
     return kind_of(l.loop) == ops::LoopKind::map && l.in.size() == 1 && l.out.size() == 1 &&
-           l.loop.slices.operands.empty() && l.loop.segments.widths.empty() &&
+           !l.is_viewed(0) && l.loop.segments.widths.empty() &&
            l.in[0].shape == v_.shape(l.out[0]) && l.in[0].shape.rank() > 0;
   }
 

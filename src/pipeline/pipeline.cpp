@@ -32,6 +32,11 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
           " MB are free; a smaller --batch or --n needs less");
 }
 
+// Before a plan is compiled.
+void poll(const std::function<bool(double)>& progress) {
+  if (progress && !progress(0)) throw Cancelled("sample: stopped before a step");
+}
+
 Pipeline::Sampled sample_switching(const NextEvaluator& next, const ResolvedRequest& r,
                                    int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
@@ -205,6 +210,7 @@ NextEvaluator Pipeline::evaluators(const ResolvedRequest& r, const RunInputs& in
 
 Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
+  poll(progress);
   const bool changes = changes_names(inputs.conditions);
   if (changes && r.rules.empty() && !inputs.known)
     return sample_switching(evaluators(r, inputs, first), r, first, inputs, progress);
@@ -216,6 +222,7 @@ Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, cons
 Pipeline::Sampled Pipeline::sample_handed_over(const ResolvedRequest& r, int64_t first,
                                                const RunInputs& inputs, const Successor& next,
                                                const std::function<bool(double)>& progress) {
+  poll(progress);
   const NextEvaluator before = evaluators(r, inputs, first),
                       after = next.pipeline.evaluators(next.request, next.inputs, first);
   bool begun = false, handed_over = false;

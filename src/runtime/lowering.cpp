@@ -16,6 +16,7 @@
 #include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
 #include "passes/simplify.h"
+#include "passes/swaps.h"
 #include "passes/upsampled_convs.h"
 #include "passes/views.h"
 
@@ -140,6 +141,11 @@ constexpr Pass passes[] = {
     {.name = "compute_updates",
      .what = "updates have computed values",
      .run = with_computed_updates},
+    {.name = "hoist_swaps",
+     .what = "what is rotated is computed at both elements of a pair",
+     .run = [](const Graph& g, Lowering&) { return hoist_swaps(g); },
+     .needs = "loop",
+     .when = fuses},
     {.name = "fuse",
      .what = "pointwise nodes are part of their readers",
      .run = [](const Graph& g, Lowering& l) { return dead_code(fuse(g, fuse_costs(l))); },
@@ -156,6 +162,11 @@ constexpr Pass passes[] = {
      .what = "every other sum of residual blocks is made again where it is read",
      .run = [](const Graph& g,
                Lowering& l) { return rematerialise(g, l.options.recompute.loss, l.supported()); },
+     .needs = "loop",
+     .when = fuses},
+    {.name = "elide_swaps",
+     .what = "partners of a rotation are views",
+     .run = [](const Graph& g, Lowering& l) { return elide_swaps(g, l.supported()); },
      .needs = "loop",
      .when = fuses},
     {.name = "elide_copies",

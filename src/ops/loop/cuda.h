@@ -1,6 +1,9 @@
 // The kernels of `loop` on CUDA, one for each kind.
 #pragma once
 
+#include <algorithm>
+
+#include "backend/cuda/generated/swaps.h"
 #include "ir/kernel.h"
 #include "ops/loop/op.h"
 #include "ops/prim/cuda_slices.h"
@@ -11,6 +14,20 @@ Kernel loop_map();
 Kernel loop_rows();
 Kernel loop_pixels();
 
+// Whether no swapped operand is in segments, which no kernel reads so.
+inline bool swaps_dense(const Loop& a) {
+  return std::ranges::none_of(
+      a.swaps, [&](const Swap& s) { return a.segments.has_in(static_cast<size_t>(s.operand)); });
+}
+
+// The runs of swapped operands, by operand.
+inline ebb::cuda::SwapsForm swaps_form(const Loop& a) {
+  ebb::cuda::SwapsForm form;
+  const auto operands = static_cast<size_t>(a.expr.inputs()) - a.reductions.size();
+  for (size_t i = 0; i < operands; ++i) form.runs.push_back(a.swaps.run_of(i));
+  return form;
+}
+
 // A kernel that may write a result over an operand of the same elements.
 inline Kernel loop_kernel(std::string_view name) {
   return {.op = "loop",
@@ -18,7 +35,8 @@ inline Kernel loop_kernel(std::string_view name) {
           .in_place = true,
           .may_alias = +[](const Signature& s, size_t out, size_t in) {
             const auto& a = s.as<Loop>();
-            return same_segment(a.segments, out, in) && !a.slices.of(operand_of(a.segments, in));
+            return same_segment(a.segments, out, in) && !a.slices.of(operand_of(a.segments, in)) &&
+                   a.swaps.empty();
           }};
 }
 

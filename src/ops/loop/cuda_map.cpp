@@ -10,7 +10,7 @@ bool supports(const Signature& s, const Device&) {
   const auto& a = s.as<Loop>();
   if (kind_of(a) != LoopKind::map) return false;
   const bool apart = !a.slices.operands.empty() && a.shape.back() == 1;
-  return !apart && can_step(a.slices, s.in) &&
+  return !apart && swaps_dense(a) && can_step(a.slices, s.in) &&
          ebb::cuda::MapPass::supports_segments(Shape(a.shape));
 }
 
@@ -26,8 +26,8 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
     segments.segmented_out.push_back(a.segments.has_out(k));
     out.push_back(whole.out[k].dtype);
   }
-  const ebb::cuda::MapPass pass(a.expr, {Shape(a.shape), whole.in, out, slices.form}, segments,
-                                ebb::cuda::of(device));
+  const ebb::cuda::MapPass pass(a.expr, {Shape(a.shape), whole.in, out, slices.form, swaps_form(a)},
+                                segments, ebb::cuda::of(device));
   return {0, [pass, slices](const Call& c) { pass.run(slices.in(c.in), c.out); }};
 }
 

@@ -15,6 +15,7 @@ using ebb::cuda::PixelPass;
 // None where an input changes with the pixels but does not lie like the images: as columns.
 std::optional<PixelForm> form_of(const Signature& use) {
   const auto& a = use.as<Loop>();
+  if (!a.swaps.empty()) return std::nullopt;
   const Signature s = without_views(use);
   const Shape shape(a.shape);
   PixelForm f;

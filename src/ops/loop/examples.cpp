@@ -211,6 +211,45 @@ void add_rows(std::vector<Example>& out) {
   for (const AsSlices& c : slice_cases) out.push_back(as_slices<Loop>(out, c));
 }
 
+// ---- swapped operands --------------------------------------------------------------------------
+
+// x, its partners, cos, sin: a rotation; its partners are x with swapped runs.
+Loop rotation(const Shape& shape, int64_t run) {
+  const Scalar results[] = {in(0) * in(2) + in(1) * in(3)};
+  return {.expr = Expr(4, results),
+          .shape = shape.sizes(),
+          .results = {{DType::bf16}},
+          .swaps = {{1, run}}};
+}
+
+// x, its partners, gamma, its partners, cos, sin: the rotation of an RMS norm.
+Loop rotated_norm(const Shape& shape, int64_t run) {
+  const Scalar rstd = rsqrt(in(6) * (1.0 / static_cast<double>(shape[-1])) + 1e-3);
+  const Scalar results[] = {in(0) * in(0), rstd * (in(0) * in(2) * in(4) + in(1) * in(3) * in(5))};
+  return {.expr = Expr(7, results),
+          .reductions = {row_sum},
+          .shape = shape.sizes(),
+          .results = {{DType::bf16}},
+          .swaps = {{1, run}, {3, run}}};
+}
+
+void add_rotations(std::vector<Example>& out) {
+  const auto add = [&](const std::string& label, const Shape& s, int64_t run) {
+    const Type x = f32(s), table = f32({1, s[1], 1, s[-1]}), gamma = f32(Shape({s[-1]}));
+    out.push_back(
+        {.label = "rotation_" + label, .attrs = rotation(s, run), .in = {x, x, table, table}});
+    out.push_back({.label = "rotated_norm_" + label,
+                   .attrs = rotated_norm(s, run),
+                   .in = {x, x, gamma, gamma, table, table}});
+  };
+  add("interleaved", {2, 5, 3, 64}, 1);
+  add("half_split", {2, 5, 3, 64}, 32);
+  add("of_three", {1, 7, 2, 24}, 3);
+  add("odd", {1, 3, 2, 70}, 35);
+  add("of_pairs", {1, 3, 2, 72}, 2);
+  add("wide", {1, 3, 1, 1024}, 512);
+}
+
 // ---- pixels ------------------------------------------------------------------------------------
 
 double inverse_of(const Shape& s, int64_t groups) {
@@ -329,6 +368,7 @@ std::vector<Example> loop_examples() {
   std::vector<Example> out;
   add_maps(out);
   add_rows(out);
+  add_rotations(out);
   add_pixels(out);
   return out;
 }

@@ -38,7 +38,8 @@ E named(const std::array<std::string_view, n>& names, std::string_view word) {
 }
 
 bool has_views(const Loop& a) {
-  return !a.segments.widths.empty() || !a.slices.operands.empty() || a.concatenated != 0;
+  return !a.segments.widths.empty() || !a.slices.operands.empty() || a.concatenated != 0 ||
+         !a.swaps.empty();
 }
 
 // ---- types -----------------------------------------------------------------------------------
@@ -117,6 +118,7 @@ std::vector<Type> infer_whole(const Signature& s) {
 void check_views(const Signature& whole, const Loop& a) {
   const Segments& p = a.segments;
   const Shape shape(a.shape);
+  check_swaps(a.swaps, whole.in, "loop");
   require(p.widths.empty() || (shape.rank() > 0 && p.width() == shape[-1]), "loop: segments (",
           p.width(), ") must fill the last dim of ", shape, "  at ", whole.at);
   for (const int64_t i : p.segmented_in)
@@ -197,7 +199,9 @@ std::vector<Value> concatenated_values(const Loop& a, std::vector<Value> out) {
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const auto& a = s.as<Loop>();
-  std::vector<Value> known = slice_values(a.slices, concat_values(a.segments, in)), out;
+  std::vector<Value> known =
+      swap_values(a.swaps, slice_values(a.slices, concat_values(a.segments, in)));
+  std::vector<Value> out;
   for (size_t k = 0; k < a.reductions.size(); ++k) known.push_back(reduction(g, a, k, known));
   for (size_t k = 0; k < a.results.size(); ++k) {
     const OneResult p = one_result(a.expr, a.reductions.size() + k);
@@ -265,6 +269,7 @@ Signature without_views(const Signature& s) {
   whole.in = slice_types(a.slices, concat_types(a.segments, s.in, "loop"), "loop");
   a.segments = {};
   a.slices = {};
+  a.swaps = {};
   a.concatenated = 0;
   whole.attrs = a;
   whole.out = infer_whole(whole);

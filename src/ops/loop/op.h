@@ -11,6 +11,7 @@
 #include "base/list_of.h"
 #include "ops/prim/segments.h"
 #include "ops/prim/slices.h"
+#include "ops/prim/swaps.h"
 
 namespace ebb::ops {
 
@@ -53,6 +54,7 @@ struct Loop {
   int64_t partial_rows = 0;  // divides T
   Segments segments = {};    // of operands that have `shape`, and of results of extent element
   Slices slices = {};        // of the operands
+  Swaps swaps = {};          // of the operands, as sliced and concatenated
   // The last so many results, all of extent channel and of one dtype, are concatenated into one
   // tensor [N,1...,concatenated*C].
   int64_t concatenated = 0;
@@ -66,6 +68,7 @@ struct Loop {
     segments.fields(f);
     slices.fields(f);
     f("concatenated", concatenated);
+    f("swapped", static_cast<TextValue&>(swaps));
   }
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 
 #include "backend/cuda/generated/map_flat.h"
@@ -12,8 +11,7 @@
 #include "backend/cuda/generated/pixel_text.h"
 #include "backend/cuda/generated/reduce_text.h"
 #include "backend/cuda/generated/row_text.h"
-#include "backend/cuda/ptx/registers.h"
-#include "support/kernel_interpreter.h"
+#include "support/host_loops.h"
 
 namespace ebb::cuda {
 namespace {
@@ -21,84 +19,6 @@ namespace {
 constexpr int capability = 90;
 Scalar in(int64_t i) { return Scalar::input(i); }
 Scalar silu(const Scalar& x) { return x * sigmoid(x); }
-
-// Numbers of a dtype in memory that is aligned to 16 bytes (or, unaligned, to an element).
-class Buffer {
- public:
-  Buffer(DType dtype, int64_t count, bool unaligned = false)
-      : dtype_(dtype), count_(count), bytes_(static_cast<size_t>(count * size_of(dtype) + 64)) {
-    const auto at = reinterpret_cast<uintptr_t>(bytes_.data());
-    data_ = bytes_.data() + (16 - at % 16) % 16 + (unaligned ? size_of(dtype) : 0);
-  }
-  Buffer(Buffer&&) = default;
-  Buffer& operator=(Buffer&&) = default;
-  // Values about 1 in size, different for each seed.
-  static Buffer random(DType dtype, int64_t count, int seed, bool unaligned = false) {
-    Buffer b(dtype, count, unaligned);
-    for (int64_t i = 0; i < count; ++i)
-      b.set(i, std::sin(0.7 * static_cast<double>(i * i % 1013) + seed) + 0.2 * seed);
-    return b;
-  }
-  void* data() { return data_; }
-  int64_t count() const { return count_; }
-  double get(int64_t i) const {
-    return visit_dtype(dtype_, [&](auto zero) {
-      std::memcpy(&zero, data_ + i * size_of(dtype_), sizeof zero);
-      return static_cast<double>(static_cast<float>(zero));
-    });
-  }
-  void set(int64_t i, double v) {
-    visit_dtype(dtype_, [&](auto zero) {
-      zero = static_cast<decltype(zero)>(static_cast<float>(v));
-      std::memcpy(data_ + i * size_of(dtype_), &zero, sizeof zero);
-    });
-  }
-  DType dtype() const { return dtype_; }
-
- private:
-  DType dtype_;
-  int64_t count_;
-  std::vector<char> bytes_;
-  char* data_ = nullptr;
-};
-
-// Of a result of n sums in a dtype.
-double tolerance(DType dtype, double size) {
-  return (dtype == DType::f32 ? 2e-5 : dtype == DType::f16 ? 2e-3 : 1.2e-2) * std::max(1.0, size);
-}
-
-// Runs a kernel both ways, and expects of each what `want` gives for output k, element i.
-void expect_results(const codegen::Kernel& kernel, void* parameters, testing::HostLaunch launch,
-                    std::vector<Buffer>& out, const std::function<double(size_t, int64_t)>& want) {
-  const SharedRegisters shared(kernel);
-  for (const bool registers : {false, true}) {
-    for (Buffer& b : out)
-      for (int64_t i = 0; i < b.count(); ++i) b.set(i, 777);
-    launch.same_as = registers ? &shared.same_as : nullptr;
-    launch.vanishes = registers ? &shared.vanishes : nullptr;
-    testing::interpret(kernel, parameters, launch);
-    for (size_t k = 0; k < out.size(); ++k)
-      for (int64_t i = 0; i < out[k].count(); ++i) {
-        const double w = want(k, i), got = out[k].get(i);
-        ASSERT_NEAR(got, w, tolerance(out[k].dtype(), std::abs(w)))
-            << "output " << k << ", element " << i << (registers ? ", registers" : "");
-      }
-  }
-}
-
-// The same for the loops whose parameters are pointers.
-template <class Text>
-void expect_results(Text& text, std::vector<Buffer>& in, std::vector<Buffer>& out,
-                    testing::HostLaunch launch,
-                    const std::function<double(size_t, int64_t)>& want) {
-  std::vector<void*> all;
-  for (const size_t i : text.used) all.push_back(in[i].data());
-  for (Buffer& b : out) all.push_back(b.data());
-  ASSERT_EQ(all.size(), text.pointers.size());
-  for (size_t k = 0; k < all.size(); ++k) text.parameters.set(text.pointers[k], all[k]);
-  launch.threads = text.threads;
-  expect_results(text.code, text.parameters.data(), launch, out, want);
-}
 
 // ---- maps --------------------------------------------------------------------------------------
 
@@ -168,6 +88,12 @@ TEST(loops_on_host, segmented_flat_map__finds_its_segment) {
                  out, [&](size_t k, int64_t i) { return 3 * x[k].get(i); });
 }
 
+// Element `at` of the last dim as an operand with swapped runs reads it; 0: it is not swapped.
+int64_t swapped(int64_t at, int64_t run) {
+  if (run == 0) return at;
+  return at / run % 2 == 0 ? at + run : at - run;
+}
+
 // The element of tensor i at flat index `at` of the space.
 double element(const IterationSpace& space, size_t i, const Buffer& b, int64_t at) {
   int64_t offset = 0;
@@ -206,6 +132,44 @@ TEST(loops_on_host, strided_map__broadcasts) {
     expect_strided(odd, {{DType::f16, odd}, {DType::f32, {2, 1, 4, 1}}, {DType::f32, {6}}},
                    unaligned);
   }
+}
+
+// in(0) in(2) + in(1) in(3), where in(1) has swapped runs.
+void expect_rotated(const Shape& shape, int64_t run, DType dtype, bool unaligned) {
+  const Scalar r[] = {in(0) * in(2) + in(1) * in(3)};
+  const Type x{dtype, shape}, table{DType::f32, {shape[1], 1, shape[-1]}};
+  StridedForm f{Expr(4, r), {}, {dtype}, {}, shape.numel(), unaligned};
+  f.swaps.runs = {0, run, 0, 0};
+  const std::vector<Type> types = {x, x, table, table};
+  std::vector<Type> all = types;
+  all.push_back({DType::f32, shape});
+  for (const Type& t : types) f.in.push_back(t.dtype);
+  f.space = make_iteration_space(shape, all, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  StridedText text = write_strided(f, capability);
+  std::vector<Buffer> from, out;
+  for (size_t i = 0; i < types.size(); ++i)
+    from.push_back(Buffer::random(f.in[i], types[i].shape.numel(), static_cast<int>(i), unaligned));
+  out.emplace_back(dtype, shape.numel(), unaligned);
+  const auto blocks = static_cast<int>((text.work + text.threads - 1) / text.threads);
+  expect_results(text, from, out, {.blocks = blocks}, [&](size_t, int64_t i) {
+    const int64_t width = shape[-1], row = i / width * width;
+    std::vector<double> at;
+    for (size_t k = 0; k < from.size(); ++k)
+      at.push_back(element(f.space, k, from[k], row + swapped(i % width, f.swaps.runs[k])));
+    return evaluated(f.expr, at)[0];
+  });
+}
+
+TEST(loops_on_host, strided_map__swaps_runs) {
+  for (const bool unaligned : {false, true})
+    for (const DType t : {DType::bf16, DType::f32}) {
+      expect_rotated({2, 3, 2, 16}, 1, t, unaligned);   // in a vector
+      expect_rotated({2, 3, 2, 16}, 8, t, unaligned);   // of whole vectors
+      expect_rotated({1, 3, 2, 64}, 16, t, unaligned);  // two pairs of runs
+      expect_rotated({1, 4, 2, 12}, 3, t, unaligned);   // of single elements
+      expect_rotated({1, 4, 2, 24}, 2, t, unaligned);
+      expect_rotated({1, 4, 1, 10}, 5, t, unaligned);
+    }
 }
 
 // ---- reductions
@@ -285,6 +249,7 @@ struct Rows {
   std::vector<DType> out;
   std::vector<RowExtent> extents;
   int64_t partial_rows = 0;
+  std::vector<int64_t> runs = {};  // of swapped inputs
 };
 
 void expect_rows(const Rows& r, const Shape& shape, bool unaligned) {
@@ -301,6 +266,7 @@ void expect_rows(const Rows& r, const Shape& shape, bool unaligned) {
   reduced.back() = true;
   f.space = make_iteration_space(shape, all, reduced);
   for (const Type& t : r.in) f.in.push_back(t.dtype);
+  f.swaps.runs = r.runs;
   constexpr int sm_count = 1;
   RowText text = write_rows(f, row_layout(f, sm_count, unaligned), capability);
   const int64_t length = f.length(), rows = f.rows();
@@ -313,14 +279,16 @@ void expect_rows(const Rows& r, const Shape& shape, bool unaligned) {
                      : r.extents[k] == RowExtent::row   ? rows
                                                         : rows / r.partial_rows * length,
                      unaligned);
+  const auto read = [&](size_t i, int64_t row, int64_t e) {
+    return element(f.space, i, x[i], row * length + swapped(e, f.swaps.run(i)));
+  };
   std::vector<std::vector<double>> reduced_rows;
   for (int64_t row = 0; row < rows; ++row)
-    reduced_rows.push_back(reductions_of(
-        f.expr, x.size(), f.maximum, length,
-        [&](size_t i, int64_t e) { return element(f.space, i, x[i], row * length + e); }));
+    reduced_rows.push_back(reductions_of(f.expr, x.size(), f.maximum, length,
+                                         [&](size_t i, int64_t e) { return read(i, row, e); }));
   const auto of_row = [&](size_t k, int64_t row, int64_t e) {
     std::vector<double> all = reduced_rows[static_cast<size_t>(row)];
-    for (size_t i = 0; i < x.size(); ++i) all[i] = element(f.space, i, x[i], row * length + e);
+    for (size_t i = 0; i < x.size(); ++i) all[i] = read(i, row, e);
     return evaluated(f.expr, all)[f.reductions() + k];
   };
   expect_results(text, x, out, {.blocks = static_cast<int>(text.blocks)}, [&](size_t k, int64_t i) {
@@ -367,6 +335,50 @@ TEST(loops_on_host, rows__give_norms_softmax_and_gradients) {
         expect_rows(norm_of(s, t), s, unaligned);
         expect_rows(softmax_of(s, t), s, unaligned);
         expect_rows(gradient_of(s, t), s, unaligned);
+      }
+}
+
+// The rotation of an RMS norm: x, its partners, gamma, its partners, cos, sin.
+Rows rotated_norm_of(const Shape& s, DType t, int64_t run) {
+  const Scalar rstd = rsqrt(in(6) * (1.0 / static_cast<double>(s[-1])) + 1e-5);
+  const Type w{DType::f32, {s[-1]}}, table{DType::f32, {s[0], 1, s[-1]}};
+  return {{in(0) * in(0), rstd * (in(0) * in(2) * in(4) + in(1) * in(3) * in(5))},
+          {{t, s}, {t, s}, w, w, table, table},
+          {false},
+          {t},
+          {RowExtent::element},
+          0,
+          {0, run, 0, run, 0, 0}};
+}
+
+// The gradient of an RMS norm behind a rotation, without its scale: x, dy, its partners, cos, sin.
+Rows rotated_gradient_of(const Shape& s, DType t, int64_t run) {
+  const Scalar d = in(1) * in(3) + in(2) * in(4), sum = in(5);
+  const Type table{DType::f32, {s[-1]}};
+  return {{d * in(0), d - in(0) * sum, d * in(0)},
+          {{t, s}, {t, s}, {t, s}, table, table},
+          {false},
+          {t, DType::f32},
+          {RowExtent::element, RowExtent::partial},
+          4,
+          {0, 0, run, 0, 0}};
+}
+
+TEST(loops_on_host, rows__swap_runs) {
+  for (const DType t : {DType::f32, DType::bf16})
+    for (const bool unaligned : {false, true})
+      for (const auto& [width, run] : {std::pair<int64_t, int64_t>{64, 1},
+                                       {64, 32},
+                                       {128, 32},
+                                       {96, 48},
+                                       {70, 35},
+                                       {600, 300},
+                                       {600, 1},
+                                       {72, 2}}) {
+        const Shape s = {3, 2, width};
+        expect_rows(rotated_norm_of(s, t, run), s, unaligned);
+        const Shape rows = {8, width};
+        expect_rows(rotated_gradient_of(rows, t, run), rows, unaligned);
       }
 }
 

@@ -142,7 +142,7 @@ MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std
 MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& device)
     : state_(std::make_shared<State>(State{device, t.shape.numel()})) {
   State& s = *state_;
-  const auto& [shape, in, out, slices] = t;
+  const auto& [shape, in, out, slices, swaps] = t;
   if (s.numel == 0) return;
   std::vector<DType> types;
   for (const Type& t : in) types.push_back(t.dtype);
@@ -158,7 +158,8 @@ MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& d
   IterationSpace space = make_iteration_space(
       shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())), widths);
   space.strides.resize(in.size() + 1);
-  if (space.rank() == 1 && segments.widths.empty()) {  // every tensor is full or one element
+  if (space.rank() == 1 && segments.widths.empty() &&
+      !swaps.any()) {  // every tensor is full or one element
     std::vector<Kind> kinds;
     for (const Type& t : in)
       kinds.push_back(t.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
@@ -169,8 +170,8 @@ MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& d
     s.slabs = slabs_of(expr, t, device);
     return;
   }
-  s.form = {codegen::simplified(expr), types, out, space, s.numel, false,
-            std::move(segments),       slices};
+  s.form = {codegen::simplified(expr), types,  out,  space, s.numel, false,
+            std::move(segments),       slices, swaps};
   s.strided.emplace(s.form, device);
 }
 

@@ -8,6 +8,7 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/generated/segments.h"
 #include "backend/cuda/generated/slices.h"
+#include "backend/cuda/generated/swaps.h"
 #include "core/shape.h"
 #include "ir/expr.h"
 
@@ -29,6 +30,7 @@ class MapPass {
     std::vector<Type> in;
     std::vector<DType> out;
     SlicesForm slices = {};  // of `in`, which are the columns
+    SwapsForm swaps = {};    // of `in`
   };
   MapPass(const Expr& expr, Types types, SegmentsForm segments, CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;

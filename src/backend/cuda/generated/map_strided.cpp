@@ -61,8 +61,10 @@ Shape3 shape_of(const StridedForm& f, const std::vector<size_t>& used) {
   for (const size_t i : used)
     if (f.space.strides[i].back() != 0)
       along = static_cast<int>(std::gcd<int64_t>(along, f.slices.grain(i)));
+  along = static_cast<int>(f.swaps.widest(along));
   constexpr int worth = 4;
-  const bool single = along >= worth || along == best || !f.segments.widths.empty();
+  const bool single =
+      along >= worth || along == best || !f.segments.widths.empty() || f.swaps.any();
   s.vector = single ? along : static_cast<int>(std::gcd(best, f.numel));
   s.chunk = std::gcd(s.vector, along);
   if (s.chunks() == 1) s.steps_dim = repeating_dim(f, used);
@@ -195,6 +197,9 @@ class StridedWriter {
     };
     const auto locate = [&](size_t i, const std::vector<U64>& at, DType dtype) {
       const std::vector<int64_t>& strides = form_.space.strides[i];
+      if (form_.swaps.moves(i, shape_.vector))
+        return step_addresses(at[0], swapped_offset(i, coordinates[0]), dtype,
+                              step_stride(strides));
       if (at.size() > 1) return part_addresses(at, coordinates[0], dtype);
       if (is_scalar(form_, i)) return at;
       if (shape_.chunks() == 1)
@@ -210,6 +215,12 @@ class StridedWriter {
       in_[used_[u]] = locate(used_[u], base[u], form_.in[used_[u]]);
     for (size_t k = 0; k < form_.out.size(); ++k)
       out_.push_back(locate(form_.space.strides.size() - 1, base[used_.size() + k], form_.out[k]));
+  }
+
+  // Of a thread's vector in operand i, whose runs change places.
+  U64 swapped_offset(size_t i, std::vector<U32> coordinates) {
+    coordinates.back() = swapped_vector(b_, coordinates.back(), form_.swaps.run(i) / shape_.vector);
+    return Strides(b_, thread_strides(form_.space.strides[i])).offset(coordinates);
   }
 
   int64_t step_stride(const std::vector<int64_t>& strides) const {
@@ -267,6 +278,7 @@ class StridedWriter {
     if (all.size() > 1)
       which = static_cast<size_t>(shape_.chunks() > 1 ? element / shape_.chunk : step);
     const int width = load_width(i);
+    element = form_.swaps.element(i, shape_.vector, element);
     return b_.element(all[which], width == 1 ? 0 : element % width);
   }
 

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/generated/segments.h"
 #include "backend/cuda/generated/slices.h"
+#include "backend/cuda/generated/swaps.h"
 #include "codegen/ir.h"
 #include "codegen/parameters.h"
 #include "core/dtype.h"
@@ -22,6 +23,7 @@ struct StridedForm {
   bool unaligned = false;  // single elements only
   SegmentsForm segments = {};
   SlicesForm slices = {};
+  SwapsForm swaps = {};
 };
 
 // A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in

@@ -115,7 +115,7 @@ int vector_along(const RowForm& f) {
   for (size_t i = 0; i < f.in.size(); ++i)
     if (f.expr.uses(static_cast<int64_t>(i)) && f.space.strides[i].back() != 0)
       vector = std::gcd(vector, f.slices.grain(i));
-  return static_cast<int>(vector);
+  return static_cast<int>(f.swaps.widest(vector));
 }
 
 constexpr double full = 0.9;             // share of the registers for steps that are in use

@@ -210,6 +210,7 @@ class RowWriter {
     for (size_t u = 0; u < text_.used.size(); ++u) {
       const size_t i = text_.used[u];
       in_[i] = slot(base[u], form_.space.strides[i], form_.in[i]);
+      if (form_.swaps.moves(i, layout_.vector)) find_swapped(i);
       alignment(along(i) ? layout_.vector : 1, form_.in[i]);
     }
     for (size_t k = 0; k < form_.out.size(); ++k) {
@@ -223,6 +224,16 @@ class RowWriter {
       alignment(per(k, RowExtent::row) ? 1 : layout_.vector, form_.out[k]);
     }
   }
+  // From a thread's first vector to those of operand i that it reads, by step, in bytes: its runs
+  // change places.
+  void find_swapped(size_t i) {
+    const int64_t bytes = layout_.vector * size_of(form_.in[i]);
+    for (int s = 0; s < layout_.steps; ++s) {
+      const U32 at = lane_ + static_cast<uint32_t>(s * layout_.lanes);
+      const U32 from = swapped_vector(b_, at, form_.swaps.run(i) / layout_.vector);
+      swapped_[i].push_back(mul_wide(from, bytes) - mul_wide(lane_, bytes));
+    }
+  }
   void alignment(int64_t elements, DType dtype) {
     constexpr int64_t widest = 16;
     text_.alignment.push_back(std::min(widest, elements * size_of(dtype)));
@@ -231,6 +242,9 @@ class RowWriter {
   // ---- loads ---------------------------------------------------------------------------------
 
   Words load(size_t i, int step, Pred when) {
+    if (const auto by = swapped_.find(i); by != swapped_.end())
+      return b_.load(form_.in[i], layout_.vector,
+                     Address{in_[i] + by->second[static_cast<size_t>(step)], 0, when});
     const int64_t offset = int64_t{step} * layout_.lanes * layout_.vector * size_of(form_.in[i]);
     return b_.load(form_.in[i], layout_.vector, Address{in_[i], offset, when});
   }
@@ -250,6 +264,7 @@ class RowWriter {
   F32 value(size_t i, int step, int element) {
     if (i >= form_.in.size()) return reduced_[i - form_.in.size()];
     if (layout_.residency[i] == Residency::row) return b_.element(loaded_[i].at(0), 0);
+    element = form_.swaps.element(i, layout_.vector, element);
     const int s = step % phase_steps, key = layout_.residency[i] == Residency::streamed ? step : s;
     if (!held_.empty() && !held_[i].empty())
       return b_.element(held_[i][static_cast<size_t>(s)], element);
@@ -444,7 +459,8 @@ class RowWriter {
   int stage_bytes_ = 0;
   SharedAddress own_, other_;
   Pred leads_, there_;
-  std::vector<U64> in_, out_;  // addresses
+  std::vector<U64> in_, out_;                   // addresses
+  std::map<size_t, std::vector<U64>> swapped_;  // of inputs whose runs change places
   std::vector<F32> reduced_;
   std::vector<std::vector<Var<Kind::f32>>> sums_;  // by output, by element
   std::vector<std::map<int, Words>> loaded_;       // by input, by step

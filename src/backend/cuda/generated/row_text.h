@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cuda/generated/slices.h"
+#include "backend/cuda/generated/swaps.h"
 #include "codegen/ir.h"
 #include "codegen/parameters.h"
 #include "core/dtype.h"
@@ -26,6 +27,7 @@ struct RowForm {
   int64_t partial_rows = 0;        // rows that are summed; 0: none are
   IterationSpace space;            // [rows..., length]; strides of the inputs, then of elements
   SlicesForm slices = {};          // of the inputs
+  SwapsForm swaps = {};            // of the inputs
 
   size_t reductions() const { return maximum.size(); }
   int64_t length() const { return space.sizes.back(); }

@@ -46,6 +46,7 @@ RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, con
   s.form.partial_rows = options.partial_rows;
   s.form.maximum = options.maximum;
   s.form.slices = options.slices;
+  s.form.swaps = options.swaps;
   std::vector<int64_t> widths = options.slices.width;
   for (size_t i = 0; i < in.size(); ++i) {
     s.form.in.push_back(in[i].dtype);

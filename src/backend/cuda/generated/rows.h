@@ -25,6 +25,7 @@ class RowPass {
     std::vector<RowExtent> extents;
     int64_t partial_rows = 0;
     SlicesForm slices = {};  // of the inputs, which are the columns
+    SwapsForm swaps = {};    // of the inputs
   };
   // Rows of 2 to 16384 elements; with partial column reductions to 8192.
   static bool supports(const Shape& shape, bool partials);

@@ -32,6 +32,7 @@ struct Task {
   int64_t workspace = 0;
 
   int64_t heads() const { return z.n * z.a; }
+  int64_t key_heads() const { return z.n * z.key_heads; }
 };
 
 Task plan(const Signature& s) {
@@ -50,29 +51,29 @@ Task plan(const Signature& s) {
   k.sum_at = tile.take(kQueryBlock);
   k.own_size = tile.bytes() / 4;
   Carver all;
-  k.keys = all.take(k.heads() * z.s * z.k);
-  k.values = all.take(k.heads() * z.s * z.k);
+  k.keys = all.take(k.key_heads() * z.s * z.k);
+  k.values = all.take(k.key_heads() * z.s * z.k);
   k.own = all.take(k.own_size * k.threads);
   k.workspace = all.bytes();
   return k;
 }
 
-// Packs key block `i` of all heads.
+// Packs key block `i` of all heads of k and v.
 void pack(const Task& k, const Call& call, int64_t i) {
   const AttentionSizes& z = k.z;
   auto* const space = static_cast<float*>(call.workspace);
   const int64_t head = i / k.key_blocks, begin = i % k.key_blocks * kKeyBlock;
   const RowRange rows{begin, std::min(kKeyBlock, z.s - begin)};
   const int64_t at = (head * z.s + begin) * z.k;
-  read_rows(head_of(z, k.dtype, call.in[1], head, z.s), rows, 1, space + k.keys + at, z.k);
-  read_rows(head_of(z, k.dtype, call.in[2], head, z.s), rows, 1, space + k.values + at, z.k);
+  read_rows(key_head_of(z, k.dtype, call.in[1], head), rows, 1, space + k.keys + at, z.k);
+  read_rows(key_head_of(z, k.dtype, call.in[2], head), rows, 1, space + k.values + at, z.k);
 }
 
 // One tile: updates the online softmax and the output of `rows` with `keys` of a head.
 void add_keys(const Task& k, const ScoreMask& mask, float* own, const float* space, int64_t head,
               RowRange keys, RowRange rows) {
   const int64_t queries = rounded_up(rows.count, kTileLanes);
-  const int64_t at = (head * k.z.s + keys.begin) * k.z.k;
+  const int64_t at = (head / k.z.group() * k.z.s + keys.begin) * k.z.k;
   float* const score = own + k.score_at;
   k.tiles->gemm({.m = keys.count,
                  .n = queries,
@@ -162,7 +163,7 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 #pragma omp parallel num_threads(k.threads)
     {
 #pragma omp for
-      for (int64_t i = 0; i < k.heads() * k.key_blocks; ++i) pack(k, call, i);
+      for (int64_t i = 0; i < k.key_heads() * k.key_blocks; ++i) pack(k, call, i);
 #pragma omp for schedule(dynamic)
       for (int64_t i = 0; i < k.heads() * k.query_blocks; ++i) attend(k, call, i);
     }

@@ -31,6 +31,12 @@ inline Head head_of(const AttentionSizes& z, DType dtype, const void* tensor, in
   return {dtype, base + at * size_of(dtype), z.row_stride(), z.k};
 }
 
+// Head `i` of N*H in k or v.
+inline Head key_head_of(AttentionSizes z, DType dtype, const void* tensor, int64_t i) {
+  z.a = z.key_heads;
+  return head_of(z, dtype, tensor, i, z.s);
+}
+
 // The same of o or its gradient.
 inline Head out_head_of(AttentionSizes z, DType dtype, const void* tensor, int64_t i) {
   z.packed = false;

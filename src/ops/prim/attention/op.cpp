@@ -27,6 +27,7 @@ AttentionSizes packed_sizes(const Signature& s) {
           .s = x.shape[1],
           .a = x.shape[3],
           .k = x.shape[4],
+          .key_heads = x.shape[3],
           .packed = true};
 }
 
@@ -39,10 +40,18 @@ AttentionSizes separate_sizes(const Signature& s) {
   require(is_float(q.dtype) && q.dtype == k.dtype && q.dtype == v.dtype, op,
           ": q, k and v must have one float dtype", end());
   require(k.shape == v.shape, op, ": k and v must have one shape", end());
-  for (const int64_t d : {0, 2, 3})
-    require(q.shape[d] == k.shape[d], op, ": q and k must agree in samples, heads and width (",
-            q.shape[d], " and ", k.shape[d], ")", end());
-  return {.n = q.shape[0], .t = q.shape[1], .s = k.shape[1], .a = q.shape[2], .k = q.shape[3]};
+  for (const int64_t d : {0, 3})
+    require(q.shape[d] == k.shape[d], op, ": q and k must agree in samples and width (", q.shape[d],
+            " and ", k.shape[d], ")", end());
+  const int64_t heads = q.shape[2], key_heads = k.shape[2];
+  require(key_heads > 0 ? heads % key_heads == 0 : heads == 0, op,
+          ": the heads of k and v must divide those of q (", key_heads, " and ", heads, ")", end());
+  return {.n = q.shape[0],
+          .t = q.shape[1],
+          .s = k.shape[1],
+          .a = heads,
+          .k = q.shape[3],
+          .key_heads = key_heads};
 }
 
 // The inputs behind q, k and v.
@@ -118,9 +127,14 @@ std::vector<Type> infer(const Signature& s) {
   return {{s.in[0].dtype, {z.n, z.t, z.a, z.k}}, {DType::f32, {z.n, z.a, z.t}}};
 }
 
-// For kernels without packed QKV.
+// For kernels without packed QKV or without grouped heads.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const AttentionSizes z = attention_sizes(s);
+  if (z.group() > 1) {
+    std::vector<Value> repeated(in.begin(), in.end());
+    for (const size_t i : {1, 2}) repeated[i] = repeat_heads(in[i], z.group());
+    return g.add(def::attention(), s.attrs, repeated);
+  }
   require(z.packed, "attention: this device has no kernel for it  ", s.text(), "  at ", s.at);
   Attention attrs = s.as<Attention>();
   attrs.packed = false;
@@ -155,8 +169,9 @@ Value visible_keys(const BiasGradient& b) {
 // nobody needs the gradient it is dead code.
 Value bias_gradient(const BiasGradient& b) {
   const Matmul by_rows{.trans_b = true, .dtype = "f32"};
-  const Value s = matmul(rows_by_head(b.q), rows_by_head(b.k), by_rows);
-  const Value dp = matmul(rows_by_head(b.dout), rows_by_head(b.v), by_rows);
+  const Value k = repeat_heads(b.k, b.z.group()), v = repeat_heads(b.v, b.z.group());
+  const Value s = matmul(rows_by_head(b.q), rows_by_head(k), by_rows);
+  const Value dp = matmul(rows_by_head(b.dout), rows_by_head(v), by_rows);
   const Shape row{b.z.n, b.z.a, b.z.t, 1};
   const Value dots = sum_of({b.o, b.dout}, {-1}, [](auto x) { return x[0] * x[1]; });
   Value delta = reshape(permute(dots, {0, 2, 1, 3}), row);
@@ -197,11 +212,13 @@ std::vector<Value> vjp(const VjpCall& c) {
 void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
   const AttentionSizes z = attention_sizes(s);
   std::vector<double> p(static_cast<size_t>(z.s));
-  // Row t of head a of q, k or v.
+  // Row t of q's head a, or of the head of k or v that it reads.
   const auto row = [&](size_t which, int64_t n, int64_t t, int64_t a) {
     const int64_t count = which == 0 ? z.t : z.s;
+    const int64_t stride = which == 0 ? z.row_stride() : z.key_row_stride();
+    const int64_t head = which == 0 ? a : a / z.group();
     const auto first = static_cast<int64_t>(z.packed ? which : 0) * z.out_row_stride();
-    return in[z.packed ? 0 : which].v.data() + (n * count + t) * z.row_stride() + first + a * z.k;
+    return in[z.packed ? 0 : which].v.data() + (n * count + t) * stride + first + head * z.k;
   };
   for (int64_t i = 0; i < z.n * z.a * z.t; ++i) {
     const int64_t t = i % z.t, a = i / z.t % z.a, n = i / (z.t * z.a);
@@ -317,6 +334,22 @@ std::vector<Example> masked_examples() {
               with_bias(packed_example("packed_all", {3, 20, 3, 1, 80}, causal), {1, 1, 20, 20}))};
 }
 
+// Heads of k and v that several query heads read.
+std::vector<Example> grouped_examples() {
+  constexpr Attention causal{.causal = true};
+  return {example("group_2", {2, 13, 4, 8}, {2, 19, 2, 8}),
+          example("group_4", {1, 35, 8, 64}, {1, 70, 2, 64}),
+          example("group_3_odd", {3, 7, 3, 5}, {3, 11, 1, 5}),
+          example("group_width_72", {1, 33, 4, 72}, {1, 100, 2, 72}),
+          example("group_width_128", {1, 70, 4, 128}, {1, 150, 1, 128}),
+          example("group_width_264", {2, 9, 2, 264}, {2, 70, 1, 264}),
+          example("group_long", {1, 260, 2, 40}, {1, 260, 1, 40}),
+          example("group_causal", {1, 77, 4, 64}, {1, 77, 2, 64}, causal),
+          example("group_causal_128", {1, 131, 2, 128}, {1, 140, 1, 128}, causal),
+          with_lengths(example("group_lengths", {3, 66, 6, 32}, {3, 66, 2, 32}, causal)),
+          with_bias(example("group_bias", {2, 21, 4, 80}, {2, 98, 2, 80}), {2, 4, 21, 98})};
+}
+
 std::vector<Example> bench_examples() {
   constexpr Attention causal{.causal = true};
   std::vector<Example> all{
@@ -325,6 +358,7 @@ std::vector<Example> bench_examples() {
       example("vae", {1, 4096, 1, 512}, {1, 4096, 1, 512}),
       example("text_77", {2, 1024, 8, 40}, {2, 77, 8, 40}),
       example("clip", {2, 77, 12, 64}, {2, 77, 12, 64}, causal),
+      example("qwen3", {1, 512, 32, 128}, {1, 512, 8, 128}, causal),
       with_bias(example("t5", {1, 256, 8, 64}, {1, 256, 8, 64}, {1}), {1, 8, 256, 256})};
   for (Example& e : all) e.bench = true;
   return all;
@@ -332,7 +366,7 @@ std::vector<Example> bench_examples() {
 
 std::vector<Example> examples() {
   std::vector<Example> all = plain_examples();
-  for (auto& more : {masked_examples(), bench_examples()})
+  for (auto& more : {masked_examples(), grouped_examples(), bench_examples()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }
@@ -359,6 +393,14 @@ std::vector<Value> split_qkv(Value qkv) {
   for (int64_t j = 0; j < 3; ++j)
     out.push_back(reshape(slice(qkv, 2, j, j + 1), {s[0], s[1], s[3], s[4]}));
   return out;
+}
+
+Value repeat_heads(Value x, int64_t group) {
+  if (group == 1) return x;
+  const Shape& s = x.shape();
+  const Value one = reshape(x, {s[0], s[1], s[2], 1, s[3]});
+  return reshape(broadcast_to(one, {s[0], s[1], s[2], group, s[3]}),
+                 {s[0], s[1], s[2] * group, s[3]});
 }
 
 namespace {

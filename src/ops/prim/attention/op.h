@@ -8,9 +8,10 @@
 
 namespace ebb::ops {
 
-// q [N,T,A,K], k and v [N,S,A,K] of one dtype -> o [N,T,A,K] and lse f32 [N,A,T], the logarithm of
+// q [N,T,A,K], k and v [N,S,H,K] of one dtype -> o [N,T,A,K] and lse f32 [N,A,T], the logarithm of
 // the sum of exp(scale q k^T + bias) over the keys that a query attends to. A fully masked query
-// has o = 0 and lse = 0.
+// has o = 0 and lse = 0. H divides A: query head a reads head a / (A / H) of k and v (Ainslie et
+// al. 2023, grouped-query attention; H = 1 is multi-query attention).
 struct Attention {
   double scale = 0;     // 0: 1 / sqrt(K)
   bool packed = false;  // one input [N,T,3,A,K] holds q, k and v, as one GEMM makes them
@@ -37,10 +38,14 @@ const OpDef& attention();
 
 struct AttentionSizes {
   int64_t n = 0, t = 0, s = 0, a = 0, k = 0;
+  int64_t key_heads = 0;  // heads of k and v; divides a
   double scale = 0;
   bool packed = false, causal = false, bias = false, key_lengths = false;
-  // Elements from row to row of q, k and v, and of o.
+  // Query heads that share a head of k and v: head i of N * A reads head i / group() of N * H.
+  int64_t group() const { return key_heads > 0 ? a / key_heads : 1; }
+  // Elements from row to row of q, of k and v, and of o.
   int64_t row_stride() const { return (packed ? 3 : 1) * a * k; }
+  int64_t key_row_stride() const { return (packed ? 3 : 1) * key_heads * k; }
   int64_t out_row_stride() const { return a * k; }
   // How many inputs hold q, k and v; where those that follow them are, and how many there are.
   size_t tensors() const { return packed ? 1 : 3; }
@@ -74,6 +79,8 @@ void mask_scores(const AttentionSizes& z, std::span<const RefArray> in, const Qu
                  std::span<double> scores);
 
 std::vector<Value> split_qkv(Value qkv);  // [N,T,3,A,K] -> three of [N,T,A,K]
+// [N,S,H,K] -> [N,S,H*group,K]: a copy with every head `group` times in a row; x itself for 1.
+Value repeat_heads(Value x, int64_t group);
 
 struct AttentionOptions {
   double scale = 0;  // 0: 1 / sqrt(K)

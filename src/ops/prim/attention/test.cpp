@@ -125,6 +125,29 @@ TEST(attention, types__name_what_is_wrong) {
   EXPECT_NE(of(none, {DType::f32, {2}}).find("key_lengths must be i64[2]"), std::string::npos);
 }
 
+// Width 1, and keys of 0: the output is the mean of a head's values.
+TEST(attention, grouped_heads__read_the_head_of_their_group) {
+  const test::Input q{{1, 1, 6, 1}, std::vector<double>(6, 0.5)};
+  const test::Input k{{1, 2, 2, 1}, std::vector<double>(4, 0.0)};
+  const test::Input v{{1, 2, 2, 1}, {1, 10, 3, 30}};  // by key, then by head
+  expect_equal(attended({q, k, v}, {}), {2, 2, 2, 20, 20, 20});
+}
+
+TEST(attention, grouped_heads__must_divide_those_of_q) {
+  const auto of = [](int64_t heads, int64_t key_heads) {
+    return error_of([&] {
+      Graph g;
+      const Value k = g.input("k", {DType::f32, {2, 5, key_heads, 8}});
+      ops::attention(g.input("q", {DType::f32, {2, 3, heads, 8}}), k, k);
+    });
+  };
+  EXPECT_EQ(of(6, 2), "");
+  for (const auto& [heads, key_heads] : {std::pair(6, 4), std::pair(2, 4), std::pair(3, 0)})
+    EXPECT_NE(
+        of(heads, key_heads).find(str("must divide those of q (", key_heads, " and ", heads, ")")),
+        std::string::npos);
+}
+
 // The gradient of a bias takes the T x S matrix: it is computed only if it is used.
 TEST(attention, bias_without_gradient__costs_nothing) {
   Graph g;

@@ -253,7 +253,8 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 std::vector<Kernel> attention_grad() {
   return {{.op = "attention_grad",
            .name = "attention_grad_tiles",
-           .supports = +[](const Signature&, const Device&) { return true; },
+           .supports =
+               +[](const Signature& s, const Device&) { return attention_sizes(s).group() == 1; },
            .prepare = prepare}};
 }
 

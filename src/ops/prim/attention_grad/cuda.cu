@@ -3,8 +3,8 @@
 // plain f32.
 #include <algorithm>
 
-#include "backend/cuda/launch.h"
 #include "backend/cuda/generated/work_split.h"
+#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/attention/cuda/plain.cuh"
 #include "ops/prim/attention/cuda/sizes.cuh"
@@ -78,8 +78,11 @@ std::string_view note_plain(const Signature& s) {
   return s.in[0].dtype == DType::f32 ? "" : "plain kernel, no tensor cores";
 }
 
-// Packed QKV without a better kernel is decomposed.
-bool supports_plain(const Signature& s, const Device&) { return !attention_sizes(s).packed; }
+// Packed QKV without a better kernel is decomposed, and grouped heads are always.
+bool supports_plain(const Signature& s, const Device&) {
+  const AttentionSizes z = attention_sizes(s);
+  return !z.packed && z.group() == 1;
+}
 
 Program prepare_plain(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
@@ -109,7 +112,8 @@ GradKernels grad_kernels(const Use& u) {
 
 // Wide heads need more shared memory than every device has: RTX cards have 99 KB for a block.
 bool supports_tiles(const Signature& s, const Device& device) {
-  if (!on_tensor_cores(s, device, 160) || !takes_mask(s)) return false;
+  if (!on_tensor_cores(s, device, 160) || !takes_mask(s) || attention_sizes(s).group() > 1)
+    return false;
   return grad_kernels(use_of(s)).ring.bytes <= of(device).shared_per_block();
 }
 
@@ -137,7 +141,8 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
 }
 
 bool runs_at_once(const Signature& s, const Device& device) {
-  return on_tensor_cores(s, device, 128) && attention_sizes(s).plain() &&
+  const AttentionSizes z = attention_sizes(s);
+  return on_tensor_cores(s, device, 128) && z.plain() && z.group() == 1 &&
          of(device).capability() == 90;
 }
 

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "ops/prim/concat/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 
 namespace ebb::ops {
@@ -28,9 +30,25 @@ std::vector<Type> infer(const Signature& s) {
   return {s.in.begin(), s.in.begin() + static_cast<std::ptrdiff_t>(z.tensors())};
 }
 
-// For kernels without packed QKV.
+// [N,S,H*group,K] -> [N,S,H,K]: the sum over the query heads of a group.
+Value sum_groups(Value x, const AttentionSizes& z) {
+  const Value all = sum(reshape(x, {z.n, z.s, z.key_heads, z.group(), z.k}), {3});
+  return cast(reshape(all, {z.n, z.s, z.key_heads, z.k}), x.dtype());
+}
+
+std::vector<Value> decompose_groups(Graph& g, const Signature& s, std::span<const Value> in) {
+  const AttentionSizes z = attention_sizes(s);
+  std::vector<Value> repeated(in.begin(), in.end());
+  for (const size_t i : {1, 2}) repeated[i] = repeat_heads(in[i], z.group());
+  std::vector<Value> d = g.add(def::attention_grad(), s.attrs, repeated);
+  for (const size_t i : {1, 2}) d[i] = sum_groups(d[i], z);
+  return d;
+}
+
+// For kernels without packed QKV, and for grouped heads.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const AttentionSizes z = attention_sizes(s);
+  if (z.group() > 1) return decompose_groups(g, s, in);
   require(z.packed, "attention_grad: this device has no kernel for it  ", s.text(), "  at ", s.at);
   std::vector<Value> qkv = split_qkv(in[0]);
   qkv.insert(qkv.end(), in.begin() + 1, in.end());
@@ -54,7 +72,7 @@ void add_query(const AttentionSizes& z, const Query& x) {
   double delta = -x.dlse;
   for (int64_t d = 0; d < z.k; ++d) delta += x.o[d] * x.dout[d];
   for (int64_t j = 0; j < z.s; ++j) {
-    const int64_t at = j * z.row_stride();
+    const int64_t at = j * z.key_row_stride();
     double dot = 0, dp = 0;
     for (int64_t d = 0; d < z.k; ++d) {
       dot += x.q[d] * x.k[at + d];
@@ -77,7 +95,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   for (int64_t i = 0; i < z.n * z.a * z.t; ++i) {
     const int64_t t = i % z.t, a = i / z.t % z.a, n = i / (z.t * z.a);
     const int64_t head = a * z.k, query = (n * z.t + t) * z.row_stride() + head,
-                  key = n * z.s * z.row_stride() + head,
+                  key = n * z.s * z.key_row_stride() + a / z.group() * z.k,
                   o = (n * z.t + t) * z.out_row_stride() + head;
     // Where q, k or v begins in its array, and which array that is.
     const auto first = [&](size_t j) {
@@ -128,12 +146,12 @@ Example packed(std::string label, Shape qkv, bool dlse) {
   return e;
 }
 
-// attention's examples with masks and biases.
+// attention's examples with masks and biases, and with grouped heads.
 void add_masked(std::vector<Example>& all) {
   for (Example& e : def::attention().examples()) {
     const AttentionSizes z =
         attention_sizes(Signature{&def::attention_grad(), e.attrs, e.in, {}, ""});
-    if (z.plain() || e.bench) continue;
+    if ((z.plain() && z.group() == 1) || e.bench) continue;
     const Type o{DType::f32, {z.n, z.t, z.a, z.k}}, lse{DType::f32, {z.n, z.a, z.t}};
     e.in.insert(e.in.end(), {o, lse, o});
     if (all.size() % 2 == 0) e.in.push_back(lse);

@@ -199,7 +199,7 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   const int query_block = blockIdx.x % p.query_blocks;
   const int blocks = (p.z.s + S::keys - 1) / S::keys;
   const uint32_t k_at = shared_address(memory), v_at = k_at + blocks * S::block_bytes;
-  const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
+  const auto k = key_rows_of<T>(p.z, p.k, head), v = key_rows_of<T>(p.z, p.v, head);
 #pragma unroll 1
   for (int j = 0; j < kResidentBlocks; ++j) {
     if (j < blocks) {
@@ -250,7 +250,7 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   const int blocks = (::max(key_limit, 0) + S::keys - 1) / S::keys;
   const uint32_t q_at = shared_address(memory), ring = q_at + S::query_bytes;
   const auto rows = rows_of<T>(p.z, p.q, head, p.z.t);
-  const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
+  const auto k = key_rows_of<T>(p.z, p.k, head), v = key_rows_of<T>(p.z, p.v, head);
   const auto fetch = [&](int j) {
     if (j < blocks) {
       const uint32_t at = ring + j % S::stages * 2 * S::block_bytes;

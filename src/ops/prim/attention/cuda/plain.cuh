@@ -76,7 +76,7 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain_sums(
   const int64_t head = blockIdx.x / p.tiles;
   const int begin = blockIdx.x % p.tiles * kPlainTile;
   const int row = begin + threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
-  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), k = rows_of<T>(p.z, p.k, head, p.z.s);
+  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), k = key_rows_of<T>(p.z, p.k, head);
   const HeadMask mask(p.z, p.mask, static_cast<int>(head));
   const int end = mask.key_limit(::min(begin + kPlainTile, p.z.t) - 1);
   float row_max[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, sum[4] = {}, c[4][4];
@@ -117,8 +117,8 @@ struct PlainOperands {
   ebb::cuda::Rows<T> row, column, row2, column2, x;
 
   __device__ PlainOperands(const PlainParams& p, int64_t head) {
-    const auto q = rows_of<T>(p.z, p.q, head, p.z.t), k = rows_of<T>(p.z, p.k, head, p.z.s);
-    const auto v = rows_of<T>(p.z, p.v, head, p.z.s), d = out_rows_of<T>(p.z, p.dout, head);
+    const auto q = rows_of<T>(p.z, p.q, head, p.z.t), k = key_rows_of<T>(p.z, p.k, head);
+    const auto v = key_rows_of<T>(p.z, p.v, head), d = out_rows_of<T>(p.z, p.dout, head);
     row = by_key ? k : q, column = by_key ? q : k;
     row2 = by_key ? v : d, column2 = by_key ? d : v;
     x = Kind == PlainSum::o ? v : Kind == PlainSum::dq ? k : Kind == PlainSum::dk ? q : d;

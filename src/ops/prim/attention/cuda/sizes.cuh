@@ -20,7 +20,9 @@ inline HeadSizes head_sizes(const AttentionSizes& z) {
           .s = static_cast<int>(z.s),
           .width = static_cast<int>(z.k),
           .scale = static_cast<float>(z.scale),
-          .scale_log2 = static_cast<float>(z.scale * 1.4426950408889634)};
+          .scale_log2 = static_cast<float>(z.scale * 1.4426950408889634),
+          .key_row_stride = z.key_row_stride(),
+          .group = static_cast<int>(z.group())};
 }
 
 // A mask without the addresses of one call.

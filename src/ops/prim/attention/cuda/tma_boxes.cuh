@@ -8,13 +8,18 @@
 
 namespace ebb::ops::cuda {
 
-// Boxes of `box` rows and `columns` columns of a head, in a tensor [N,rows,a,width] whose rows are
-// `row_stride` elements apart.
+// Boxes of `box` rows and `columns` columns of a head, in a tensor [N,rows,a / group,width] whose
+// rows are `row_stride` elements apart.
 struct HeadBoxes {
   const void* data;
   int64_t rows, row_stride;
-  int box, columns = 64;
+  int box, columns = 64, group = 1;
 };
+
+// Of k or v.
+inline HeadBoxes key_boxes(const HeadSizes& z, const void* data, int box, int columns = 64) {
+  return {data, z.s, z.key_row_stride, box, columns, z.group};
+}
 
 // 16-bit dtypes.
 inline CUtensorMap map_of(const HeadSizes& z, DType dtype, const HeadBoxes& b) {
@@ -22,7 +27,7 @@ inline CUtensorMap map_of(const HeadSizes& z, DType dtype, const HeadBoxes& b) {
   return cuda::tiled_map({.data = b.data,
                           .format = dtype == DType::bf16 ? cuda::Format::bf16 : cuda::Format::f16,
                           .rank = 4,
-                          .size = {z.width, b.rows, z.a, z.heads / z.a},
+                          .size = {z.width, b.rows, z.a / b.group, z.heads / z.a},
                           .stride = {b.row_stride, z.width, b.rows * b.row_stride}},
                          {.inner = b.columns, .outer = b.box});
 }

@@ -112,7 +112,8 @@ struct Sm90Producer {
   }
   // Key block j of a unit, in descending order; masked units count from their end.
   __device__ __forceinline__ int3 block(int j, const WorkUnit& u) const {
-    return coordinates((S::masked ? u.end - 1 - j : j) * S::keys, u.tile / p.f.query_blocks);
+    const int head = u.tile / p.f.query_blocks;
+    return {(S::masked ? u.end - 1 - j : j) * S::keys, key_head(p.f.z, head), head / p.f.z.a};
   }
   __device__ __forceinline__ void keys(int j, const WorkUnit& u) {
     barrier_wait(m.k_free(k.i), k.phase ^ 1);

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cuda/launch.h"
 #include "backend/cuda/generated/work_split.h"
+#include "backend/cuda/launch.h"
 #include "ops/prim/attention/cuda/sizes.cuh"
 #include "ops/prim/attention/cuda/sm90/kernel.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"
@@ -119,13 +119,13 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     Sm90Params own = p;
     own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), 64});
-    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.row_stride(), k.keys});
-    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.row_stride(), k.keys});
+    own.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], k.keys));
+    own.v = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[2], k.keys));
     if (k.tail) {
       constexpr int columns = 16;
       own.q_tail = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), 64, columns});
-      own.k_tail = map_of(p.f.z, dtype, {call.in[1], z.s, z.row_stride(), k.keys, columns});
-      own.v_tail = map_of(p.f.z, dtype, {call.in[2], z.s, z.row_stride(), k.keys, columns});
+      own.k_tail = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], k.keys, columns));
+      own.v_tail = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[2], k.keys, columns));
       own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), 64});
       own.o_tail = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), 64, columns});
     }

@@ -82,8 +82,8 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     ShortParams own = p;
     own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), kShortRows});
-    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.row_stride(), k.keys});
-    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.row_stride(), k.keys});
+    own.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], k.keys));
+    own.v = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[2], k.keys));
     own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), kShortRows});
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
     own.f.mask = mask_of(p.f.mask, z, call);

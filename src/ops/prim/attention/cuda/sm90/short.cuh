@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_head(const ShortParams& p, uint32_t at, con
   load_box4(at, barrier, p.q, queries);
 #pragma unroll 1
   for (int j = 0; j < blocks; ++j) {
-    const BoxAt box{0, j * S::keys, queries.z, queries.w};
+    const BoxAt box{0, j * S::keys, queries.z / p.f.z.group, queries.w};
     if (j > 0) barrier_expect(barrier, S::block_bytes);
     load_box4(to, barrier, p.k, box);
     barrier_expect(barrier + 8, S::block_bytes);

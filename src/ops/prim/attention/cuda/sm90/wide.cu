@@ -1,8 +1,8 @@
 // attention of heads 264 to 512 wide on sm_90a: split-KV and launches.
 #include <algorithm>
 
-#include "backend/cuda/launch.h"
 #include "backend/cuda/generated/work_split.h"
+#include "backend/cuda/launch.h"
 #include "ops/prim/attention/cuda/sizes.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"
 #include "ops/prim/attention/cuda/sm90/wide.cuh"
@@ -88,8 +88,8 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     WideParams own = p;
     own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), S::queries});
-    own.k = map_of(p.f.z, dtype, {call.in[1], z.s, z.row_stride(), S::keys / 2});
-    own.v = map_of(p.f.z, dtype, {call.in[2], z.s, z.row_stride(), S::values});
+    own.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], S::keys / 2));
+    own.v = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[2], S::values));
     own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
     own.o_partial = static_cast<float*>(call.workspace);
     own.row_stats = reinterpret_cast<float2*>(static_cast<char*>(call.workspace) + partial_bytes);

@@ -95,15 +95,18 @@ struct WideProducer {
   int rank;  // in the cluster
   using S = WideShape;
 
-  __device__ __forceinline__ BoxAt coordinates(int column, int row) const {
+  __device__ __forceinline__ BoxAt queries_at(int column, int row) const {
     return {column, row, t.head % p.f.z.a, t.head / p.f.z.a};
+  }
+  __device__ __forceinline__ BoxAt keys_at(int column, int row) const {
+    return {column, row, key_head(p.f.z, t.head), t.head / p.f.z.a};
   }
   __device__ __forceinline__ void keys() const {
     barrier_expect(m.q_full(), S::query_bytes);
 #pragma unroll 1
     for (int c = 0; c < S::boxes; ++c)
       load_box4(m.at + S::q + c * S::queries * 128, m.q_full(), p.q,
-                coordinates(c * 64, t.first_row));
+                queries_at(c * 64, t.first_row));
     constexpr int half = S::keys / 2;
     int use = 0;
 #pragma unroll 1
@@ -114,7 +117,7 @@ struct WideProducer {
         barrier_wait(m.k_free(i), (use / S::stages & 1) ^ 1);
         barrier_expect(m.k_full(i), S::stage_bytes);
         load_box4_multicast(m.key(i) + rank * half * 128, m.k_full(i), p.k,
-                            coordinates(c * 64, j * S::keys + rank * half));
+                            keys_at(c * 64, j * S::keys + rank * half));
       }
   }
   __device__ __forceinline__ void values() const {
@@ -129,7 +132,7 @@ struct WideProducer {
 #pragma unroll
         for (int c = 2 * rank; c < 2 * rank + 2; ++c)
           load_box4_multicast(m.value(i) + c * S::values * 128, m.v_full(i), p.v,
-                              coordinates(side * 256 + c * 64, row));
+                              keys_at(side * 256 + c * 64, row));
       }
   }
 };

@@ -1,0 +1,151 @@
+// Swapped runs as views: rotations become one loop, with the norm before them.
+#include "passes/swaps.h"
+
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "ops/layer_norm/op.h"
+#include "ops/loop/op.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/slice/op.h"
+#include "ops/prim/swaps.h"
+#include "ops/rms_norm/op.h"
+#include "ops/rope/op.h"
+#include "ops/silu/op.h"
+#include "passes/fuse.h"
+#include "passes/fuse_loops.h"
+#include "passes/gradients.h"
+#include "passes/simplify.h"
+#include "support/graphs.h"
+#include "support/same_results.h"
+
+namespace ebb::test {
+namespace {
+
+constexpr int64_t width = 64;
+
+// The passes of a device whose loops take swapped operands, in the order of the pipeline.
+Graph planned(const Graph& g, bool supports = true) {
+  const auto loops = [=](const Signature&) { return supports; };
+  Graph low = common_subexpressions(dead_code(in_primitives(g)));
+  low = dead_code(fuse(drop_unused_inputs(hoist_swaps(low)), {}));
+  Graph out = elide_swaps(fuse_loops(low, all_supported, false), loops);
+  verify(out, "swaps");
+  return out;
+}
+
+// Nodes whose results are as large as q.
+int64_t large(const Graph& g) {
+  return std::ranges::count_if(g.nodes(), [&](const Node& n) {
+    return n.op->name != "reshape" && g.type(n.out[0]).shape.numel() >= 2 * 8 * 3 * width;
+  });
+}
+
+struct Queries {
+  Graph g;
+  Value q = g.input("q", f32({2, 8, 3, width}));
+  Value cos = g.input("cos", f32({8, width / 2})), sin = g.input("sin", f32({8, width / 2}));
+  Value gamma = g.input("gamma", f32({width}));
+};
+
+TEST(swaps, rotation__is_one_loop) {
+  for (const bool half_split : {false, true})
+    for (const bool inverse : {false, true}) {
+      Queries t;
+      t.g.output("y", ops::rope(t.q, t.cos, t.sin, {.half_split = half_split, .inverse = inverse}));
+      const Graph out = planned(t.g);
+      EXPECT_EQ(large(out), 1) << half_split;
+      EXPECT_EQ(count_loops(out, ops::LoopKind::map), 1) << half_split;
+      expect_equal(in_primitives(t.g), in_primitives(out));
+    }
+}
+
+// And nothing else: the gradients of the tables are dead code.
+TEST(swaps, gradient_of_a_rotation__is_the_rotation_back) {
+  Queries t;
+  sum_as_loss(t.g, ops::rope(t.q, t.cos, t.sin));
+  const Graph backward = dead_code(gradients(t.g, "loss", std::vector<std::string>{"q"}));
+  int64_t back = 0;
+  for (const Node& n : backward.nodes())
+    back += n.op == &ops::def::rope() && n.attrs.as<ops::Rope>().inverse;
+  EXPECT_EQ(back, 1);
+  EXPECT_EQ(count(backward, ops::def::rope()), 2);
+  EXPECT_EQ(count(backward, ops::def::slice()), 0);
+}
+
+TEST(swaps, norm_of_heads_and_rotation__are_one_loop_along_rows) {
+  for (const bool half_split : {false, true})
+    for (const bool centred : {false, true}) {
+      Queries t;
+      const Value x =
+          centred ? ops::layer_norm(t.q, t.gamma, {}, {}) : ops::rms_norm(t.q, t.gamma, {});
+      t.g.output("y", ops::rope(x, t.cos, t.sin, {.half_split = half_split}));
+      const Graph out = planned(t.g);
+      EXPECT_EQ(large(out), 1) << half_split << centred;
+      EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1) << half_split << centred;
+      expect_equal(in_primitives(t.g), in_primitives(out));
+    }
+}
+
+// dq, and the sums for gamma, which a small reduction completes: no copy of a gradient is swapped.
+TEST(swaps, gradient_of_both__copies_nothing) {
+  for (const bool half_split : {false, true}) {
+    Graph g;
+    const Value q = g.input("q", f32({2, 4096, 2, width})), dy = g.input("dy", q.type());
+    const Value cos = g.input("cos", f32({4096, width / 2})), sin = g.input("sin", cos.type());
+    const Value gamma = g.input("gamma", f32({width}));
+    const Value y = ops::rope(ops::rms_norm(q, gamma, {}), cos, sin, {.half_split = half_split});
+    sum_as_loss(g, scaled(y, dy));
+    const Graph out =
+        planned(dead_code(gradients(g, "loss", std::vector<std::string>{"q", "gamma"})));
+    for (const Node& n : out.nodes())
+      EXPECT_TRUE(n.op != &ops::def::concat() || out.type(n.out[0]).shape.rank() < 4)
+          << half_split << '\n'
+          << to_text(out);
+  }
+}
+
+TEST(swaps, device_without_kernels__copies) {
+  Queries t;
+  t.g.output("y", ops::rope(t.q, t.cos, t.sin));
+  const Graph out = planned(t.g, false);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::map), 0);
+  expect_equal(in_primitives(t.g), in_primitives(out));
+}
+
+TEST(swaps, result_that_others_read__is_swapped_as_it_is) {
+  Queries t;
+  const Value x = ops::silu(t.q);
+  t.g.output("x", x);
+  t.g.output("y", ops::rope(x, t.cos, t.sin));
+  const Graph out = planned(t.g);
+  EXPECT_EQ(large(out), 2);
+  expect_equal(in_primitives(t.g), in_primitives(out));
+}
+
+TEST(swaps, swap_that_a_matmul_reads__stays) {
+  Queries t;
+  const Value swapped = ops::swap_runs(t.q, 1);
+  t.g.output("y", ops::map({t.q, swapped}, [](auto v) { return v[0] + v[1]; }));
+  t.g.output("z", ops::matmul(swapped, swapped, {.trans_b = true}));
+  const Graph out = planned(t.g);
+  EXPECT_EQ(count(out, ops::def::concat()), 1);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::map), 0);
+  expect_equal(in_primitives(t.g), in_primitives(out));
+}
+
+TEST(swaps, other_concatenations__stay) {
+  Graph g;
+  const Value x = g.input("x", f32({3, 12}));
+  const auto part = [&](int64_t begin, int64_t end) { return ops::slice(x, 1, begin, end); };
+  const Value whole = g.input("c", f32({3, 12}));
+  for (const auto& [a, b] :
+       {std::pair{part(0, 6), part(6, 12)}, std::pair{part(4, 12), part(0, 4)}})
+    g.output(str("y", a.id),
+             ops::map({ops::concat({a, b}, 1), whole}, [](auto v) { return v[0] * v[1]; }));
+  EXPECT_EQ(count(planned(g), ops::def::concat()), 2);
+}
+
+}  // namespace
+}  // namespace ebb::test
