@@ -149,6 +149,8 @@ TEST_F(CliControl, upscaler__makes_pictures_larger) {
   };
   EXPECT_EQ(size(""), (Shape{96, 128, 3}));
   EXPECT_EQ(size(":1.5"), (Shape{72, 96, 3}));
+  const auto tiled = pixels("--tiling both --upscale " + upscaler());
+  EXPECT_NE(pixels("--tiling both --upscale " + upscaler() + ":1.5"), tiled);
 }
 
 TEST_F(CliControl, upscale__makes_a_picture_larger) {
@@ -161,6 +163,18 @@ TEST_F(CliControl, upscale__makes_a_picture_larger) {
       str("upscale ", image(), " --device cpu --scale 4 --model ", upscaler(), " --out ", out));
   ASSERT_EQ(four.code, 0) << four.text;
   EXPECT_EQ(io::read_image(out).shape(), (Shape{160, 240, 3}));
+  const auto bytes = [&](const std::string& flags) {
+    const Output made = run_program(
+        str("upscale ", image(), " --device cpu --model ", upscaler(), " --out ", out, ' ', flags));
+    EXPECT_EQ(made.code, 0) << made.text;
+    const Tensor t = io::read_image(out);
+    return std::vector<uint8_t>(t.span<uint8_t>().begin(), t.span<uint8_t>().end());
+  };
+  EXPECT_NE(bytes("--tiling both"), bytes(""));
+  EXPECT_NE(bytes("--tiling both"), bytes("--tiling x"));
+  EXPECT_EQ(testing::error_line(str("upscale ", image(), " --device cpu --tiling z --model ",
+                                    upscaler(), " --out ", out)),
+            "upscale: --tiling must be none, x, y or both (got 'z')");
   const Output wrong =
       run_program(str("upscale ", image(), " --model ", network(), " --out ", out));
   EXPECT_NE(wrong.code, 0);

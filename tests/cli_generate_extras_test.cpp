@@ -43,11 +43,11 @@ class CliGenerateExtras : public testing::GenerateProgram {
     return png(name);
   }
   // On one matrix of the U-Net.
-  std::string lora() const {
+  std::string lora(float value = 0.3f) const {
     constexpr int64_t channels = 64;
-    const auto filled = [](Shape shape) {
+    const auto filled = [value](Shape shape) {
       Tensor t(DType::f32, std::move(shape));
-      std::ranges::fill(t.span<float>(), 0.3f);
+      std::ranges::fill(t.span<float>(), value);
       return t;
     };
     const std::string stem = "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_v";
@@ -115,11 +115,46 @@ TEST_F(CliGenerateExtras, lora_on_the_refiner__changes_its_steps_only) {
   EXPECT_EQ(made(refiner + "--refiner-lora " + lora() + ":0"), plain);
   const auto on_refiner = made(refiner + "--refiner-lora " + lora());
   const auto on_both = made(refiner + "--lora " + lora() + " --refiner-lora " + lora());
+  // the file is named once, and by its hash
+  const std::string text = parameters();
+  EXPECT_NE(text.find("Refiner switch at: 0.5, Refiner loras: \"<lora:style:1>\""),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("Lora hashes: \"style: "), std::string::npos) << text;
+  EXPECT_EQ(text.find("style: ", text.find("Lora hashes: \"style: ") + 20), std::string::npos);
   EXPECT_NE(on_refiner, plain);
   EXPECT_NE(on_refiner, made(refiner + "--lora " + lora()));
   EXPECT_NE(on_both, on_refiner);
   EXPECT_EQ(error("--refiner-lora " + lora()),
             "generate: --refiner-lora has no effect without --refiner FILE");
+}
+
+// Its picture is made again by what the text says; another file of that name is warned of.
+TEST_F(CliGenerateExtras, lora_on_the_refiner__is_followed_and_checked_by_like) {
+  const std::string file = lora();
+  const auto before =
+      made("--sampler euler --refiner " + model_ + ":0.5 --refiner-lora " + file + ":0.7");
+  const std::string settings = io::read_picture_text(png()).at("ebb");
+  EXPECT_NE(settings.find("\"refiner_lora\":\""), std::string::npos) << settings;
+  const size_t hashes = settings.find("\"hashes\":");
+  ASSERT_NE(hashes, std::string::npos) << settings;
+  EXPECT_NE(settings.find("\"refiner_lora\":\"", hashes), std::string::npos) << settings;
+  const std::string like =
+      str("generate --device cpu --like ", png(), " --out ", png("again"), ' ');
+  const Output same = run_program(like);
+  EXPECT_EQ(same.code, 0) << same.text;
+  EXPECT_EQ(same.text.find("warning"), std::string::npos) << same.text;
+  EXPECT_EQ(pixels(png("again")), before);
+  lora(0.4f);
+  const Output other = run_program(like);
+  EXPECT_EQ(other.code, 0) << other.text;
+  EXPECT_NE(other.text.find("--refiner-lora is another file than the one that made the picture"),
+            std::string::npos)
+      << other.text;
+  std::filesystem::remove(file);
+  EXPECT_NE(error_line(like).find("--refiner-lora of the picture does not exist here"),
+            std::string::npos)
+      << error_line(like);
 }
 
 TEST_F(CliGenerateExtras, tiling__is_along_the_axes_that_are_named) {

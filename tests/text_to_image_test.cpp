@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "diffusion/solver/run.h"
+#include "pipeline/run_work.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/small_checkpoint.h"
@@ -156,6 +158,57 @@ TEST_F(TextToImageOf, run_that_is_stopped__keeps_its_pictures_and_the_next_one_w
   EXPECT_EQ(numbers(pictures(q).at(0).pixels), numbers(kept[0].pixels));
 }
 
+// What lies between the passes may take as long as a pass.
+TEST_F(TextToImageOf, second_pass__can_be_stopped_before_its_first_step) {
+  TextToImageRequest q = request();
+  q.count = 2, q.options.batch = 1, q.options.steps = 1;
+  q.hires = Hires{.scale = 2, .upscaler = "lanczos", .steps = 1, .strength = 1};
+  const ResolvedTextToImage r = pipeline_.resolve(q);
+  const RunWork work = run_work(pipeline_.parts(), r);
+  ASSERT_EQ(work.passes.size(), 2u);
+  // of the second picture: where its first pass ends, and where the second pass has its first step
+  const double first = 0.5 * (1 + work.passes[0].all() / work.of_passes()),
+               second = first + 0.5 * work.passes[1].before_steps() / work.of_passes();
+  const auto run = [&](double ends) {
+    struct Seen {
+      std::vector<double> between;
+      size_t pictures = 0;
+    } seen;
+    RunEvents events;
+    events.picture = [&](const Picture&) { ++seen.pictures; };
+    events.progress = [&](const RunProgress& p) {
+      const bool now = p.stage == Stage::sampling && p.of_stage > first + 1e-9;
+      if (now && p.of_stage < second - 1e-9) seen.between.push_back(p.of_stage);
+      return !now || p.of_stage < ends;
+    };
+    if (ends > 1)
+      pipeline_.run(r, events);
+    else
+      EXPECT_THROW(pipeline_.run(r, events), Cancelled);
+    return seen;
+  };
+  const auto whole = run(2);
+  EXPECT_EQ(whole.pictures, 2u);
+  ASSERT_GT(whole.between.size(), 10u);  // of decoding and of encoding
+  EXPECT_TRUE(std::ranges::is_sorted(whole.between));
+  for (const size_t k : {size_t{0}, whole.between.size() / 2, whole.between.size() - 1}) {
+    const auto stopped = run(whole.between[k]);
+    EXPECT_EQ(stopped.between.size(), k + 1);
+    EXPECT_EQ(stopped.pictures, 1u);
+  }
+}
+
+TEST_F(TextToImageOf, plans__are_made_only_until_the_caller_says_no) {
+  const ResolvedTextToImage r = pipeline_.resolve(request());
+  int asked = 0;
+  RunEvents events;
+  events.progress = [&](const RunProgress&) { return ++asked < 2; };
+  bool planned = false;
+  events.planned = [&](const RunMemory&) { planned = true; };
+  EXPECT_THROW(pipeline_.run(r, events), Cancelled);
+  EXPECT_FALSE(planned);
+}
+
 TEST_F(TextToImageOf, mistakes__are_found_when_a_request_is_resolved) {
   TextToImageRequest q = request();
   q.clip_skip = 99;
@@ -186,7 +239,7 @@ TEST_F(TextToImageOf, sampler__is_that_of_the_folders_scheduler) {
   q.options.options = "order=1";
   EXPECT_EQ(ran("diffusers"), "uni_pc order=1,variant=bh2 0");
   q.options.options.clear();
-  parts.scheduler = SchedulerConfig{.name = "SASolverScheduler"};
+  parts.scheduler = SchedulerConfig{.name = "NewScheduler"};
   EXPECT_EQ(ran("diffusers"), "dpmpp_2m  1");
 }
 
@@ -207,6 +260,37 @@ TEST_F(TextToImageOf, negative_prompt_without_effect__is_said_once_with_the_reas
   EXPECT_EQ(said(resolve(small_checkpoint(run), q)),
             std::vector<std::string>{"--negative has no effect on a network of distilled guidance, "
                                      "which has no negative prompt"});
+}
+
+// Whoever reads the folder. Steps and guidance are those of consistency models only where nothing
+// says them.
+TEST_F(TextToImageOf, latent_consistency_model__runs_with_its_sampler_in_every_dialect) {
+  CheckpointParts parts = small_checkpoint(golden());
+  parts.scheduler = SchedulerConfig{.name = "LCMScheduler", .sampler = "lcm"};
+  TextToImageRequest q = request();
+  q.options.sampler = q.options.schedule = "auto", q.options.schedule_options.clear();
+  q.options.guidance = 7, q.negative.clear();
+  const auto ran = [&](const char* dialect) {
+    q.options.dialect = dialect;
+    const ResolvedTextToImage r = resolve(parts, q);
+    const GenerateOptions& o = r.first().options;
+    EXPECT_TRUE(r.warnings.empty()) << r.warnings[0];
+    EXPECT_EQ(
+        r.notes,
+        (std::vector{str("scheduler: a latent consistency model (LCMScheduler): takes --sampler "
+                         "lcm --steps ",
+                         o.steps, " --guidance ", o.guidance, "; flags say others")}));
+    return str(o.sampler, ' ', o.schedule, ' ', o.steps, ' ', o.guidance);
+  };
+  const auto steps = q.options.steps;
+  EXPECT_EQ(ran("ebb"), str("lcm normal ", steps, " 7"));
+  q.options.steps_open = q.options.guidance_open = true;
+  EXPECT_EQ(ran("ebb"), "lcm normal 4 1");
+  EXPECT_EQ(ran("comfy"), "lcm simple 4 1");
+  EXPECT_EQ(ran("a1111"), "lcm uniform 4 1");
+  EXPECT_EQ(ran("diffusers"), "lcm lcm 4 1");
+  q.options.sampler = "euler";
+  EXPECT_TRUE(resolve(parts, q).notes.empty());
 }
 
 }  // namespace ebb::testing

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "diffusion/solver/run.h"
 #include "io/safetensors.h"
 #include "support/files.h"
 #include "support/golden_component.h"
@@ -102,6 +103,55 @@ TEST(upscaler, tiles__fade_into_the_whole_picture) {
   }
 }
 
+// [1,H,W,3] from row `y` and column `x` on, which goes on at its opposite side.
+Tensor rolled(const Tensor& image, int64_t y, int64_t x) {
+  const Shape& s = image.shape();
+  Tensor out(DType::f32, s);
+  for (int64_t i = 0; i < s[1]; ++i)
+    for (int64_t j = 0; j < s[2]; ++j)
+      for (int64_t c = 0; c < 3; ++c)
+        out.span<float>()[static_cast<size_t>((i * s[2] + j) * 3 + c)] =
+            image.span<float>()[static_cast<size_t>(((i + y) % s[1] * s[2] + (j + x) % s[2]) * 3 +
+                                                    c)];
+  return out;
+}
+
+// Of a texture that goes on at its opposite side it matters nowhere where it is cut.
+TEST(upscaler, picture_that_is_rolled__gives_the_rolled_picture_with_tiling) {
+  for (const char* name : {"esrgan_x2", "esrgan_x4", "esrgan_compact"}) {
+    const GoldenComponent c(name);
+    const Tensor image = hashed_input("input.pixels", {1, 20, 32, 3});
+    const auto difference = [&](Upscaler u, double scale) {
+      const Tensor large = u.run(image, scale);
+      const auto k = [&](int64_t n) { return std::llround(static_cast<double>(n) * scale); };
+      return largest_difference(u.run(rolled(image, 6, 10), scale), rolled(large, k(6), k(10)));
+    };
+    const auto at = [&](CircularAxes axes) { return upscaler_of(c, {.circular = axes}); };
+    const auto scale = static_cast<double>(upscaler_of(c).scale());
+    EXPECT_LT(difference(at({.x = true, .y = true}), scale), 1e-5) << name;
+    EXPECT_LT(difference(at({.x = true, .y = true}), 1.5), 2.1 / 255) << name;  // in bytes
+    EXPECT_GT(difference(at({}), scale), 1e-3) << name;
+    EXPECT_GT(difference(at({.x = true}), scale), 1e-3) << name;
+    EXPECT_GT(difference(at({.y = true}), scale), 1e-3) << name;
+  }
+}
+
+TEST(upscaler, tiles__lie_across_the_seams_with_tiling) {
+  const GoldenComponent c("esrgan_x2");
+  const Tensor image = hashed_input("input.pixels", {1, 130, 150, 3});
+  const CircularAxes both{.x = true, .y = true};
+  const Tensor whole = upscaler_of(c, {.circular = both}).run(image);
+  Upscaler tiles = upscaler_of(c, {.tile = 112, .overlap = 88, .circular = both});
+  EXPECT_LT(largest_difference(tiles.run(image), whole), 1e-5);
+  EXPECT_LT(largest_difference(tiles.run(rolled(image, 6, 10)), rolled(whole, 12, 20)), 1e-5);
+  expect_error(
+      [&] {
+        tiles.run(hashed_input("input.pixels", {1, 9, 12, 3}));
+      },
+      "upscale: pictures that go on at their opposite side must have sides that are "
+      "multiples of 2");
+}
+
 TEST(upscaler, size_that_the_network_does_not_take__is_mirrored_and_cut) {
   const GoldenComponent c("esrgan_x2");
   Upscaler u = upscaler_of(c);
@@ -120,9 +170,19 @@ TEST(upscaler, other_scales__are_resized_from_what_the_network_makes) {
   expect_error([&] { u.run(image, 17); }, "upscale: the scale must be more than 0 and at most 16");
 }
 
+// Within a tile, too: it may take long.
 TEST(upscaler, caller_that_says_no__ends_it) {
   const GoldenComponent c("esrgan_compact");
   Upscaler u = upscaler_of(c);
+  std::vector<double> shares;
+  EXPECT_THROW(u.run(hashed_input("input.pixels", {1, 8, 8, 3}),
+                     [&](double share) {
+                       shares.push_back(share);
+                       return share == 0;
+                     }),
+               Cancelled);
+  ASSERT_EQ(shares.size(), 2u);
+  EXPECT_LT(shares[1], 0.5);
   EXPECT_NE(error_of([&] {
               u.run(hashed_input("input.pixels", {1, 8, 8, 3}), [](double) { return false; });
             }),

@@ -33,13 +33,14 @@ double weight(ResizeFilter filter, double x, double scale) {
   return std::fabs(t) < 3.0 ? sinc(t) * sinc(t / 3.0) : 0.0;
 }
 
-// One output sample: the weighted sum of `weights.size()` input samples from `first` on.
+// One output sample: the weighted sum of `weights.size()` input samples from `first` on; on a
+// circle those behind the last one are the first ones again.
 struct Tap {
   int64_t first = 0;
   std::vector<float> weights;
 };
 
-std::vector<Tap> taps(int64_t from, int64_t to, ResizeFilter filter) {
+std::vector<Tap> taps(int64_t from, int64_t to, ResizeFilter filter, bool circular) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double lobes = filter == ResizeFilter::bicubic ? 2.0 : 3.0;
   const double support = filter == ResizeFilter::box ? scale / 2 : lobes * std::max(scale, 1.0);
@@ -47,12 +48,16 @@ std::vector<Tap> taps(int64_t from, int64_t to, ResizeFilter filter) {
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
     Tap& tap = out[static_cast<size_t>(i)];
-    tap.first = std::clamp<int64_t>(std::llround(std::floor(centre - support)), 0, from - 1);
-    const int64_t last =
-        std::clamp<int64_t>(std::llround(std::ceil(centre + support)), tap.first + 1, from);
+    int64_t first = std::llround(std::floor(centre - support)),
+            last = std::llround(std::ceil(centre + support));
+    if (!circular)
+      first = std::clamp<int64_t>(first, 0, from - 1),
+      last = std::clamp<int64_t>(last, first + 1, from);
+    const int64_t turns = first < 0 ? (from - 1 - first) / from : 0;
+    tap.first = (first + turns * from) % from;
     std::vector<double> w;
     double sum = 0;
-    for (int64_t j = tap.first; j < last; ++j) {
+    for (int64_t j = first; j < last; ++j) {
       w.push_back(weight(filter, static_cast<double>(j) + 0.5 - centre, scale));
       sum += w.back();
     }
@@ -69,10 +74,15 @@ std::vector<uint8_t> resize_rows(const Tensor& image, const std::vector<Tap>& co
   const uint8_t* in = image.span<uint8_t>().data();
   std::vector<uint8_t> out(static_cast<size_t>(h * c) * columns.size());
   uint8_t* o = out.data();
-  for (int64_t y = 0; y < h; ++y)
+  int64_t read = w;  // of a row, those of a circle behind the last one with them
+  for (const Tap& tap : columns) read = std::max(read, tap.first + std::ssize(tap.weights));
+  std::vector<uint8_t> row(static_cast<size_t>(read * c));
+  for (int64_t y = 0; y < h; ++y) {
+    for (int64_t x = 0; x < read; x += w)
+      std::copy_n(in + y * w * c, std::min(w, read - x) * c, row.data() + x * c);
     for (const Tap& tap : columns)
       for (int64_t k = 0; k < c; ++k) {
-        const uint8_t* p = in + (y * w + tap.first) * c + k;
+        const uint8_t* p = row.data() + tap.first * c + k;
         float sum = 0;
         for (const float weight : tap.weights) {
           sum += weight * static_cast<float>(*p);
@@ -80,28 +90,32 @@ std::vector<uint8_t> resize_rows(const Tensor& image, const std::vector<Tap>& co
         }
         *o++ = rounded(sum);
       }
+  }
   return out;
 }
 
 }  // namespace
 
-Tensor resize(const Tensor& image, int64_t height, int64_t width, ResizeFilter filter) {
+Tensor resize(const Tensor& image, int64_t height, int64_t width, ResizeFilter filter,
+              CircularSides circular) {
   check_image(image, "resize");
   require(height > 0 && width > 0, "resize: sizes must be positive (", width, "x", height, ")");
   const int64_t c = image.shape()[2];
   if (image.shape()[0] == height && image.shape()[1] == width) return image.clone();
-  const std::vector<uint8_t> narrow = resize_rows(image, taps(image.shape()[1], width, filter));
-  const std::vector<Tap> rows = taps(image.shape()[0], height, filter);
+  const int64_t h = image.shape()[0];
+  const std::vector<uint8_t> narrow =
+      resize_rows(image, taps(image.shape()[1], width, filter, circular.x));
+  const std::vector<Tap> rows = taps(h, height, filter, circular.y);
   Tensor out(DType::u8, {height, width, c});
   const size_t line = static_cast<size_t>(width * c);
   std::vector<float> sum(line);
   uint8_t* o = out.span<uint8_t>().data();
   for (const Tap& tap : rows) {
     std::fill(sum.begin(), sum.end(), 0.0f);
-    const uint8_t* in = narrow.data() + static_cast<size_t>(tap.first) * line;
+    int64_t y = tap.first;
     for (const float weight : tap.weights) {
+      const uint8_t* in = narrow.data() + static_cast<size_t>(y++ % h) * line;
       for (size_t i = 0; i < line; ++i) sum[i] += weight * static_cast<float>(in[i]);
-      in += line;
     }
     for (const float v : sum) *o++ = rounded(v);
   }

@@ -14,10 +14,15 @@ enum class ResizeFilter {
   lanczos,  // sinc windowed by sinc, three lobes: sharper; may ring by a few grey levels
 };
 
+// Along which the image goes on at its opposite side: there no weight is left out.
+struct CircularSides {
+  bool y = false, x = false;
+};
+
 // u8 [height,width,C], rounded to nearest behind each axis (the width comes first), as PIL does.
 // Throws Error unless `image` is u8 [H,W,C] and the sizes are positive.
 Tensor resize(const Tensor& image, int64_t height, int64_t width,
-              ResizeFilter filter = ResizeFilter::lanczos);
+              ResizeFilter filter = ResizeFilter::lanczos, CircularSides circular = {});
 
 // That part of the image.
 Tensor crop(const Tensor& image, int64_t top, int64_t left, int64_t height, int64_t width);

@@ -19,6 +19,7 @@
 #include "pipeline/component.h"
 #include "pipeline/control_lora.h"
 #include "pipeline/picture_dialect.h"
+#include "pipeline/run_start.h"
 #include "train/model_weights.h"
 
 namespace ebb {
@@ -65,24 +66,6 @@ LoadedModel with(LoadedModel denoiser, const Component& network) {
   return denoiser;
 }
 
-// The graph of the denoiser with its control network `k`, for images of any size.
-void build(const LoadedModel& m, size_t k) {
-  constexpr int64_t side = 32;
-  Graph g;
-  nn::NetworkInputs in = network_inputs(g, *m.model, m.config, 1, {side, side});
-  std::vector<nn::Condition> given;
-  for (nn::Condition& c : conditions_of(m)) {
-    if (c.name != hint_of(k) && c.name != strength_of(k) && c.name != task_of(k)) continue;
-    if (c.name == hint_of(k) && c.usual.rank() > 0)
-      c.shape = c.usual;
-    else if (c.name == hint_of(k))
-      c.shape = {side * pixels_of(m), side * pixels_of(m), c.shape[2]};
-    in.conditions[c.name] = g.input(c.name, c.type(1));
-    given.push_back(std::move(c));
-  }
-  network_of(m, given)(g, in);
-}
-
 // Throws Error unless the network takes what the denoiser takes, and makes residuals for all of its
 // features.
 void check_fit(const LoadedModel& denoiser, const LoadedComponent& network, size_t k) {
@@ -106,7 +89,8 @@ void check_fit(const LoadedModel& denoiser, const LoadedComponent& network, size
       misfit("channels of ", in.name, " (", in.shape[-1], " and ", same->shape[-1], ")");
   }
   try {
-    build(with(denoiser, c), k);
+    constexpr int64_t side = 32;
+    network_graph(with(denoiser, c), {k}, {side, side});
   } catch (const Error& e) {
     misfit(e.what());
   }
@@ -291,6 +275,26 @@ nn::Network network_of(const LoadedModel& m, const std::vector<nn::Condition>& g
   return any ? nn::controlled(std::move(unet), std::move(networks)) : unet;
 }
 
+Graph network_graph(const LoadedModel& m, const std::set<size_t>& controls, ImageSize size) {
+  Graph g;
+  nn::NetworkInputs in = network_inputs(g, *m.model, m.config, 1, size);
+  std::vector<nn::Condition> given;
+  for (nn::Condition& c : conditions_of(m)) {
+    const auto of = std::ranges::find_if(controls, [&](size_t k) {
+      return c.name == hint_of(k) || c.name == strength_of(k) || c.name == task_of(k);
+    });
+    if (of == controls.end()) continue;
+    if (c.name == hint_of(*of) && c.usual.rank() > 0)
+      c.shape = c.usual;
+    else if (c.name == hint_of(*of))
+      c.shape = {size.height * pixels_of(m), size.width * pixels_of(m), c.shape[2]};
+    in.conditions[c.name] = g.input(c.name, c.type(1));
+    given.push_back(std::move(c));
+  }
+  g.output("y", network_of(m, given)(g, in));
+  return g;
+}
+
 std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs) {
   std::vector<std::string> out;
   for (size_t k = 0; k < inputs.size(); ++k)
@@ -409,6 +413,13 @@ void give(RunConditions::Steps& s, const std::vector<ConditionBranch>& branches,
 }
 
 }  // namespace
+
+ControlRun control_run(const ResolvedRequest& r) {
+  return {.sample = r.sample,
+          .steps = counted_steps(r),
+          .sigmas = r.call.sigmas,
+          .dialect = r.options.dialect};
+}
 
 bool takes_part(const ControlInput& in, int64_t step, const ControlRun& run,
                 const Discretisation& levels) {

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "diffusion/levels/discretisation.h"
 #include "pipeline/load_model.h"
+#include "pipeline/request.h"
 #include "pipeline/run_conditions.h"
 #include "pipeline/text_stage.h"
 
@@ -59,6 +61,10 @@ std::vector<nn::Condition> conditions_of(const LoadedModel& model);
 // The network of a model with those control networks for which `given` has values.
 nn::Network network_of(const LoadedModel& model, const std::vector<nn::Condition>& given);
 
+// The same as a graph, on one image, with those of its control networks that are named by their
+// number. Sizes that the image does not say are the usual ones.
+Graph network_graph(const LoadedModel& model, const std::set<size_t>& controls, ImageSize size);
+
 // A line for each of the inputs that has no effect.
 std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs);
 // Whether one of the networks reads images by an image encoder (IP-Adapter).
@@ -76,6 +82,7 @@ struct ControlRun {
   std::string dialect = "ebb";
   EncodeImage encode = {};  // where needs_image_encoder()
 };
+ControlRun control_run(const ResolvedRequest& r);
 // Whether a step, from 1 on, lies within the shares: of steps, as A1111 or diffusers counts them,
 // or of the way of noise levels in ComfyUI. `levels`: those of the denoiser.
 bool takes_part(const ControlInput& in, int64_t step, const ControlRun& run,

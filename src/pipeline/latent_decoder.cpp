@@ -22,20 +22,6 @@ std::vector<Tiling> tilings(const Shape& image, CircularAxes circular) {
   return out;
 }
 
-// Plan::watch() for a while.
-class Watched {
- public:
-  Watched(Plan& plan, std::function<void(double)> watch) : plan_(plan) {
-    plan_.watch(std::move(watch));
-  }
-  ~Watched() { plan_.watch({}); }
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
-
- private:
-  Plan& plan_;
-};
-
 }  // namespace
 
 LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentScaling& scaling, DType dtype,
@@ -56,6 +42,7 @@ LatentDecoder::LatentDecoder(LoadedComponent autoencoder, const LatentScaling& s
 Tensor LatentDecoder::decode(const Tensor& samples, const std::function<void(double)>& progress) {
   const Shape& s = samples.shape();
   const Shape one = {1, s[1], s[2], s[3]};
+  if (progress) progress(0);  // before a plan is compiled
   const auto [plan, tiling, chosen] = plans_.use(one);
   if (chosen && tells_ && tile_count(one, tiling) > 1) tells_(tiling);
   const auto tiles = static_cast<double>(s[0] * tile_count(one, tiling));
@@ -69,7 +56,7 @@ Tensor LatentDecoder::decode(const Tensor& samples, const std::function<void(dou
     to_autoencoder(latents, scaling_);
     const Tensor pixels = in_tiles(latents, tiling, [&, &plan = plan](const Tensor& tile) {
       Tensor made = plan.run({{"latents", tile}}).at("pixels");
-      ++done;
+      if (progress) progress(++done / tiles);
       return made;
     });
     const auto from = pixels.span<float>();

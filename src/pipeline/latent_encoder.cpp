@@ -71,11 +71,20 @@ PlanNeeds LatentEncoder::needs(const Shape& pixels, int64_t tile) {
   return plans_.needs(pixels, tile * scaling_.space.factor);
 }
 
-EncodedImage LatentEncoder::encode(const Tensor& pixels) {
+EncodedImage LatentEncoder::encode(const Tensor& pixels,
+                                   const std::function<void(double)>& progress) {
   const Component& c = autoencoder_.component;
+  if (progress) progress(0);  // before a plan is compiled
   const auto [plan, tiling, chosen] = plans_.use(pixels.shape());
+  const auto tiles = static_cast<double>(tile_count(pixels.shape(), tiling));
+  double done = 0;
+  const Watched watched(plan, [&](double share) {
+    if (progress) progress((done + share) / tiles);
+  });
   const Tensor out = in_tiles(pixels, tiling, [&, &plan = plan](const Tensor& tile) {
-    return side_by_side(plan.run({{"pixels", tile}}));
+    Tensor made = side_by_side(plan.run({{"pixels", tile}}));
+    if (progress) progress(++done / tiles);
+    return made;
   });
   const int64_t channels = out.shape()[3] / (has_posterior() ? 2 : 1);
   EncodedImage image{channels_of(out, 0, channels), {}};

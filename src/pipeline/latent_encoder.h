@@ -1,6 +1,8 @@
 // Pixels to latents by an autoencoder.
 #pragma once
 
+#include <functional>
+
 #include "pipeline/latent_space.h"
 #include "pipeline/sized_plans.h"
 #include "pipeline/text_stage.h"
@@ -23,8 +25,8 @@ class LatentEncoder {
   LatentEncoder& operator=(const LatentEncoder&) = delete;
 
   // f32 [1,H,W,3] in [-1,1]. Where the device's memory is too short for the whole, the largest
-  // tiles that fit are encoded. Throws Error.
-  EncodedImage encode(const Tensor& pixels);
+  // tiles that fit are encoded. `progress` as that of LatentDecoder::decode(). Throws Error.
+  EncodedImage encode(const Tensor& pixels, const std::function<void(double)>& progress = {});
   // What encode() gives for such a size, of zeros; compiles its plan and runs nothing.
   EncodedImage sketch(const Shape& pixels);
   // What the plan of tiles of this side in latents needs, 0: of the whole image; compiles it.

@@ -1,5 +1,6 @@
 #include "pipeline/mode_parameters.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -56,17 +57,43 @@ std::string control_text(const ControlInput& c, const std::string& model) {
              ", Control Mode: ", modes[static_cast<size_t>(c.mode)]);
 }
 
+// A tag names file and strengths.
+std::string lora_tag(const LoraChoice& l) {
+  const bool same = l.strength == l.text_strength;
+  return str("<lora:", stem(l.file), ':', same ? std::string() : str(l.text_strength, ':'),
+             l.strength, '>');
+}
+
+// The web UI has no key for LoRAs that the refiner alone has.
+std::string refiner_lora_text(const TextToImageRequest& q) {
+  std::string out;
+  for (const LoraChoice& l : q.refiner_loras) out += str(out.empty() ? "" : " ", lora_tag(l));
+  return out;
+}
+
+// Each file once.
+std::string lora_hashes(const ResolvedTextToImage& r, const ModeFiles& files) {
+  constexpr size_t digits = 12;
+  std::vector<std::string> found;
+  size_t i = 0;
+  for (const auto* uses : {&r.loras, &r.refiner_loras})
+    for (const adapters::AdapterUse& use : *uses) {
+      if (i == files.lora_hashes.size()) break;
+      std::string one = str(stem(use.file->path()), ": ", files.lora_hashes[i++].substr(0, digits));
+      if (std::ranges::find(found, one) == found.end()) found.push_back(std::move(one));
+    }
+  std::string out;
+  for (const std::string& one : found) out += str(out.empty() ? "" : ", ", one);
+  return out;
+}
+
 }  // namespace
 
 std::string masked_content_of(std::string_view menu) { return own_name(menu, contents); }
 
 std::string with_lora_tags(const TextToImageRequest& q) {
   std::string out = q.prompt;
-  for (const LoraChoice& l : q.loras) {
-    const bool same = l.strength == l.text_strength;
-    out += str(" <lora:", stem(l.file), ':', same ? std::string() : str(l.text_strength, ':'),
-               l.strength, '>');
-  }
+  for (const LoraChoice& l : q.loras) out += " " + lora_tag(l);
   return out;
 }
 
@@ -83,16 +110,13 @@ Pairs mode_parameters(const ResolvedTextToImage& r, const ModeFiles& files) {
   if (q.refine) {
     out.emplace_back("Refiner", files.refiner);
     out.emplace_back("Refiner switch at", str(q.refine->share));
+    if (!q.refiner_loras.empty()) out.emplace_back("Refiner loras", refiner_lora_text(q));
   }
   for (size_t k = 0; k < q.controls.size(); ++k)
     out.emplace_back(str("ControlNet ", k),
                      control_text(q.controls[k], files.control_models.at(k)));
-  std::string hashes;
-  constexpr size_t digits = 12;
-  for (size_t i = 0; i < r.loras.size() && i < files.lora_hashes.size(); ++i)
-    hashes += str(hashes.empty() ? "" : ", ", stem(r.loras[i].file->path()), ": ",
-                  files.lora_hashes[i].substr(0, digits));
-  if (!hashes.empty()) out.emplace_back("Lora hashes", hashes);
+  if (const std::string hashes = lora_hashes(r, files); !hashes.empty())
+    out.emplace_back("Lora hashes", hashes);
   return out;
 }
 

@@ -15,7 +15,8 @@ namespace ebb {
 struct ModeFiles {
   std::string refiner;
   std::vector<std::string> control_models;  // one for each of TextToImageRequest::controls
-  std::vector<std::string> lora_hashes;     // of ResolvedTextToImage::loras, see HashOf::tensors
+  // Of ResolvedTextToImage::loras, then those of its refiner_loras, see HashOf::tensors.
+  std::vector<std::string> lora_hashes;
 };
 std::vector<std::pair<std::string, std::string>> mode_parameters(const ResolvedTextToImage& r,
                                                                  const ModeFiles& files);

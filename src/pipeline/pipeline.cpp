@@ -33,6 +33,11 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
                         " MB are free; a smaller --batch or --n needs less"));
 }
 
+// Before a plan is compiled.
+void poll(const std::function<bool(double)>& progress) {
+  if (progress && !progress(0)) throw Cancelled("sample: stopped before a step");
+}
+
 Pipeline::Sampled sample_switching(const NextEvaluator& next, const ResolvedRequest& r,
                                    int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
@@ -255,6 +260,7 @@ class Pipeline::PartEvaluators {
 
 Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
+  poll(progress);
   const std::vector<RunInputs> parts = parts_of(r, inputs);
   if (parts.size() == 1) return sample_by(denoiser_for(r, parts[0]), r, first, parts[0], progress);
   PartEvaluators by(*this, r, inputs, first);
@@ -267,6 +273,7 @@ Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, cons
 Pipeline::Sampled Pipeline::sample_handed_over(const ResolvedRequest& r, int64_t first,
                                                const RunInputs& inputs, const Successor& next,
                                                const std::function<bool(double)>& progress) {
+  poll(progress);
   PartEvaluators before(*this, r, inputs, first),
       after(next.pipeline, next.request, next.inputs, first);
   bool begun = false, handed_over = false;

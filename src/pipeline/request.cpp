@@ -46,11 +46,6 @@ std::string guidance_text(const GenerateOptions& o) {
   return o.rules.empty() ? str("--guidance ", o.guidance) : str("--rules ", o.rules);
 }
 
-bool is_told_guidance(const LoadedModel& model) {
-  return std::ranges::any_of(model.model->conditions(model.config),
-                             [](const nn::Condition& c) { return c.name == nn::guidance_scale; });
-}
-
 // Throws Error where guidance is needed but not there, or is there without effect.
 void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
                       const GenerateRequest& request) {
@@ -126,6 +121,11 @@ void resolve_noise(ResolvedRequest& r) {
 }
 
 }  // namespace
+
+bool is_told_guidance(const LoadedModel& model) {
+  return std::ranges::any_of(model.model->conditions(model.config),
+                             [](const nn::Condition& c) { return c.name == nn::guidance_scale; });
+}
 
 bool ResolvedRequest::draws_in_plan() const {
   return noise.source == "ebb" && noise.steps.empty() && counts.draws > 0;

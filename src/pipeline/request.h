@@ -26,6 +26,8 @@ struct GenerateOptions {
   std::string options, schedule_options, rules, dialect = "ebb", noise = "auto", noise_options;
   bool batch_invariant = false;
   bool steps_given = false;  // `steps` is not the default: an error where it has no meaning
+  // Nothing said them: a checkpoint may have others (pipeline/open_choices.h).
+  bool steps_open = false, guidance_open = false;
   void fields(auto&& f) {
     f("steps", steps, "noise levels above 0");
     f("sampler", sampler,
@@ -103,6 +105,8 @@ struct ResolvedRequest {
   int64_t count() const { return static_cast<int64_t>(classes.size()); }
   bool draws_in_plan() const;  // new noise is drawn by the compiled denoiser
 };
+// Whether the network reads the scale of guidance (distilled guidance).
+bool is_told_guidance(const LoadedModel& model);
 // Throws Error for what cannot be asked of the model, what does not go together, and what has no
 // effect.
 ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request,

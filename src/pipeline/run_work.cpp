@@ -1,9 +1,13 @@
 #include "pipeline/run_work.h"
 
 #include <algorithm>
-#include <numeric>
+#include <map>
+#include <set>
 
+#include "passes/hoist.h"
 #include "pipeline/component.h"
+#include "pipeline/picture_dialect.h"
+#include "pipeline/text_to_image.h"
 
 namespace ebb {
 namespace {
@@ -17,12 +21,13 @@ double flops_of(const Graph& g) {
   return sum;
 }
 
-// Of one prediction; what is computed once a run for all of them is in it.
-double evaluation(const LoadedModel& m, const Shape& sample) {
-  Graph g;
-  network_of(*m.model, m.config)(
-      g, network_inputs(g, *m.model, m.config, 1, {.height = sample[0], .width = sample[1]}));
-  return flops_of(g);
+// Of one prediction. What is computed once a run for all of them, of texts and of the images of
+// control networks, is not in it.
+double evaluation(const LoadedModel& m, const std::set<size_t>& controls, const Shape& sample) {
+  const Graph g = network_graph(m, controls, {.height = sample[0], .width = sample[1]});
+  return flops_of(hoist(g, [&](const Source& s) {
+                    return s.name != "x" && g.type(s.value).shape.rank() > 2;
+                  }).step);
 }
 
 double entry(const Component& c, const EntryCall& call) {
@@ -44,9 +49,54 @@ double enlarge(const Component& c, int64_t pixels) {
          static_cast<double>(pixels) / (side * side);
 }
 
+// The control networks that an evaluation of each step has.
+std::vector<std::set<size_t>> controls_of(const LoadedModel& m, const RunPass& pass,
+                                          const TextToImageRequest& q) {
+  const ControlRun run = control_run(pass.run());
+  const Discretisation levels = Precond(m.diffusion).levels();
+  const bool late = picture_dialect(run.dialect).control_shares == ControlShares::begun_steps;
+  std::vector<std::set<size_t>> out(std::max<size_t>(pass.request.call.sigmas.size(), 2) - 1);
+  if (pass.refined) return out;
+  std::set<size_t> any;
+  for (size_t i = 0; i < out.size(); ++i)
+    for (size_t k = 0; k < q.controls.size(); ++k) {
+      const auto step = static_cast<int64_t>(i) + 1;
+      if (takes_part(q.controls[k], late ? std::max<int64_t>(step - 1, 1) : step, run, levels))
+        out[i].insert(k), any.insert(k);
+    }
+  // one plan for all steps
+  if (!pass.request.rules.empty() || q.mask) std::ranges::fill(out, any);
+  return out;
+}
+
+std::vector<double> steps_of(const LoadedModel& m, const RunPass& pass,
+                             const ResolvedTextToImage& r, double unit) {
+  const ResolvedRequest& q = pass.request;
+  const auto controls = controls_of(m, pass, r.request);
+  const double each = static_cast<double>(std::max<int64_t>(q.counts.evaluations, 1)) /
+                      static_cast<double>(controls.size()) * (q.guided ? 2 : 1) / unit;
+  std::map<std::set<size_t>, double> known;
+  std::vector<double> out;
+  for (const std::set<size_t>& with : controls) {
+    if (!known.contains(with)) known[with] = evaluation(m, with, q.sample);
+    out.push_back(each * known[with]);
+  }
+  return out;
+}
+
 }  // namespace
 
-double RunWork::of_passes() const { return std::accumulate(passes.begin(), passes.end(), 0.0); }
+double PassWork::of_steps(double share) const {
+  double sum = 0, left = share * static_cast<double>(steps.size());
+  for (const double step : steps) sum += step * std::clamp(left--, 0.0, 1.0);
+  return sum;
+}
+
+double RunWork::of_passes() const {
+  double sum = 0;
+  for (const PassWork& p : passes) sum += p.all();
+  return sum;
+}
 
 StageWork RunWork::of_run(int64_t count, bool encodes) const {
   const auto n = static_cast<double>(count);
@@ -58,28 +108,25 @@ StageWork RunWork::of_run(int64_t count, bool encodes) const {
   return out;
 }
 
-RunWork run_work(const CheckpointParts& parts, const std::vector<RunPass>& passes,
-                 const std::optional<Hires>& hires, bool pixels) {
-  const ResolvedRequest& first = passes.at(0).request;
-  const double unit = evaluation(parts.denoiser, first.sample) * (first.guided ? 2 : 1);
+RunWork run_work(const CheckpointParts& parts, const ResolvedTextToImage& r) {
+  const std::optional<Hires>& hires = r.request.hires;
+  const Shape& s = r.first().sample;
+  const double unit = evaluation(parts.denoiser, {}, s) * (r.first().guided ? 2 : 1);
   const int64_t factor = parts.denoiser.model->latents(parts.denoiser.config)->factor;
   RunWork out;
-  for (const RunPass& pass : passes) {
-    const ResolvedRequest& r = pass.request;
-    const LoadedModel& m = pass.refined ? *parts.refiner : parts.denoiser;
-    double work = static_cast<double>(std::max<int64_t>(r.counts.evaluations, 1)) *
-                  evaluation(m, r.sample) * (r.guided ? 2 : 1);
-    if (hires && &pass != passes.data() && enlarges_pixels(*hires) && parts.autoencoder) {
-      const Shape& s = first.sample;
-      work += decode(parts.autoencoder->component, s);
-      work += encode(parts.autoencoder->component, r.sample, factor);
+  for (const RunPass& pass : r.passes) {
+    PassWork& work = out.passes.emplace_back();
+    work.steps = steps_of(pass.refined ? *parts.refiner : parts.denoiser, pass, r, unit);
+    if (hires && &pass != r.passes.data() && enlarges_pixels(*hires) && parts.autoencoder) {
+      work.decoding = decode(parts.autoencoder->component, s) / unit;
+      work.encoding = encode(parts.autoencoder->component, pass.request.sample, factor) / unit;
       if (hires->network && parts.hires_upscaler)
-        work += enlarge(parts.hires_upscaler->component, s[0] * s[1] * factor * factor);
+        work.enlarging =
+            enlarge(parts.hires_upscaler->component, s[0] * s[1] * factor * factor) / unit;
     }
-    out.passes.push_back(work / unit);
   }
-  if (!pixels) return out;
-  const Shape& last = passes.back().request.sample;
+  if (!r.request.pixels) return out;
+  const Shape& last = r.passes.back().request.sample;
   double work = decode(parts.autoencoder->component, last);
   if (parts.upscaler)
     work += enlarge(parts.upscaler->component, last[0] * last[1] * factor * factor);

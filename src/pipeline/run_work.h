@@ -2,28 +2,35 @@
 // of progress, and the time that is left, go by.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "pipeline/checkpoint_parts.h"
-#include "pipeline/hires.h"
-#include "pipeline/run_mode.h"
 #include "pipeline/run_progress.h"
 
 namespace ebb {
 
+struct ResolvedTextToImage;
+
 // For one picture, in evaluations of the denoiser at the first pass's size.
+struct PassWork {
+  std::vector<double> steps;  // each, as control networks take part in some of them
+  // Of the picture that the pass before made: a second pass at a larger size starts from it.
+  double decoding = 0, enlarging = 0, encoding = 0;
+
+  double before_steps() const { return decoding + enlarging + encoding; }
+  // Of the first ones, by the share of their number.
+  double of_steps(double share = 1) const;
+  double all() const { return before_steps() + of_steps(); }
+};
 struct RunWork {
-  std::vector<double> passes;  // with what is decoded and encoded before each
-  double decoding = 0;         // with the upscaler
+  std::vector<PassWork> passes;
+  double decoding = 0;  // with the upscaler
 
   double of_passes() const;
   // Of a run of `count` pictures; `encodes`: one starts from a picture.
   StageWork of_run(int64_t count, bool encodes) const;
 };
 
-// `hires`: what the second pass is. `pixels` false: latents are all that is wanted.
-RunWork run_work(const CheckpointParts& parts, const std::vector<RunPass>& passes,
-                 const std::optional<Hires>& hires, bool pixels);
+RunWork run_work(const CheckpointParts& parts, const ResolvedTextToImage& r);
 
 }  // namespace ebb

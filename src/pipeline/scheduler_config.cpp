@@ -69,14 +69,26 @@ class Reader {
   void sampler() {
     out_.name = text("_class_name", "");
     const DiffusersScheduler* s = find_diffusers_scheduler(out_.name);
-    // whose noise depends on timesteps by a function that no file has
-    if (!s || s->sampler == "sa_solver") return;
+    if (!s) return;
     out_.sampler = flag("skip_prk_steps") && s->sampler == "pndm" ? "plms" : s->sampler;
     out_.sampler_options = s->options_of([&](std::string_view field) -> std::optional<std::string> {
       const auto it = json_.find(field);
       if (it == json_.end() || it->is_null()) return {};
       return it->is_string() ? it->get<std::string>() : it->dump();
     });
+    if (s->sampler == "sa_solver") check_sa_solver();
+  }
+
+  // A function of the timestep says when it renews noise; files have none but diffusers' own.
+  void check_sa_solver() {
+    if (const auto tau = json_.find("tau_func"); tau != json_.end() && !tau->is_null())
+      out_.warnings.push_back(
+          str("scheduler: tau_func is not followed: noise is renewed in steps from timestep 800 to "
+              "200, as without it  ",
+              path_));
+    if (const auto lower = json_.find("lower_order_final"); lower != json_.end() && *lower == false)
+      out_.warnings.push_back(
+          str("scheduler: lower_order_final is not followed: orders fall at the end  ", path_));
   }
 
   // EDM's schedulers have no betas.

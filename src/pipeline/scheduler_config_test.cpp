@@ -91,7 +91,26 @@ TEST(scheduler_config, sampler__is_that_of_the_class_with_the_options_of_the_fil
                   {{"solver_order", 3}, {"disable_corrector", {0, 1}}, {"solver_p", nullptr}})),
       "uni_pc variant=bh2 order=3 disable_corrector=[0,1]");
   EXPECT_EQ(of(class_of("DPMSolverSinglestep")), "dpm_solver_singlestep lower_order_final=false");
-  for (const char* unknown : {"SASolver", "Unheard"}) EXPECT_EQ(of(class_of(unknown)), "");
+  EXPECT_EQ(of(class_of("SASolver", {{"predictor_order", 3}, {"tau_func", nullptr}})),
+            "sa_solver corrector_order=2 simple_order_2=true from_timestep=800 to_timestep=200 "
+            "predictor_order=3");
+  EXPECT_EQ(of(class_of("SASolver", {{"algorithm_type", "noise_prediction"}})),
+            "sa_solver predictor_order=2 corrector_order=2 from_timestep=800 to_timestep=200 "
+            "predict_x0=false simple_order_2=false");
+  EXPECT_EQ(of(class_of("Unheard")), "");
+}
+
+TEST(scheduler_config, what_sa_solver_does_not_follow__is_warned_of) {
+  const json plain = {{"_class_name", "SASolverScheduler"}, {"tau_func", nullptr}};
+  EXPECT_EQ(config_of(plain).warnings.size(), 0u);
+  json other = plain;
+  other["tau_func"] = "mine", other["lower_order_final"] = false;
+  const std::vector<std::string> said = config_of(other).warnings;
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_EQ(said[0].find("scheduler: tau_func is not followed: noise is renewed in steps from "
+                         "timestep 800 to 200"),
+            0u);
+  EXPECT_EQ(said[1].find("scheduler: lower_order_final is not followed"), 0u);
 }
 
 TEST(scheduler_config, sampler_that_diffusers_lacks__is_warned_of) {

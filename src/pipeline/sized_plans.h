@@ -31,6 +31,20 @@ class SizedPlans {
   std::list<std::pair<Shape, std::unique_ptr<Plan>>> plans_;  // the one asked for last first
 };
 
+// Plan::watch() for as long as this lives.
+class Watched {
+ public:
+  Watched(Plan& plan, std::function<void(double)> watch) : plan_(plan) {
+    plan_.watch(std::move(watch));
+  }
+  ~Watched() { plan_.watch({}); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+ private:
+  Plan& plan_;
+};
+
 // Plans for images, whole or in the largest tiles whose plan fits into memory.
 class TiledPlans {
  public:

@@ -4,12 +4,11 @@
 
 #include "base/error.h"
 #include "core/out_of_memory.h"
-#include "diffusion/solver/sampler_names.h"
 #include "pipeline/image_beside.h"
 #include "pipeline/image_encoder.h"
+#include "pipeline/open_choices.h"
 #include "pipeline/picture_dialect.h"
 #include "pipeline/run_dtype.h"
-#include "pipeline/run_start.h"
 
 namespace ebb {
 namespace {
@@ -48,47 +47,6 @@ void add_start(RunPass& pass, const TextToImageRequest& q, const LoadedModel& m)
 
 PipelineOptions without_decoder(size_t plans) {
   return {.plans = plans, .decoder = Decoder{.name = "", .decode = {}}};
-}
-
-// ebb's own choice: better in few steps than the levels that the networks were published with.
-void take_own_schedule(GenerateOptions& o, const LoadedModel& m) {
-  const Family* family = find_family(m.config);
-  if (family && !family->own_schedule.empty() && o.schedule == "auto" &&
-      picture_dialect(o.dialect).family_schedule && means_sampler(default_sampler, o.sampler) &&
-      usual_schedule(o.dialect, o.sampler, Space::ve).empty())
-    o.schedule = family->own_schedule;
-}
-
-// A sampler that is left open is, in diffusers' dialect, that of the folder's scheduler.
-void take_sampler(GenerateOptions& o, const CheckpointParts& parts,
-                  std::vector<std::string>& warnings) {
-  if (o.sampler != "auto") return;
-  o.sampler = default_sampler;
-  if (!parts.scheduler || !picture_dialect(o.dialect).scheduler_of_folder) return;
-  const SchedulerConfig& said = *parts.scheduler;
-  if (said.sampler.empty()) {
-    warnings.push_back(str("scheduler: no sampler is the folder's ", said.name, "; takes ",
-                           o.sampler, "; --sampler names another"));
-    return;
-  }
-  o.sampler = said.sampler;
-  const OptionTexts own = parse_options(o.options, "generate: --options");
-  for (const auto& [name, value] : said.sampler_options)
-    if (std::ranges::find(own, name, &OptionTexts::value_type::first) == own.end())
-      o.options += str(o.options.empty() ? "" : ",", name, "=", value);
-}
-
-// In diffusers' dialect a schedule that is left open is that of the folder's scheduler.
-void take_scheduler(GenerateOptions& o, const CheckpointParts& parts,
-                    std::vector<std::string>& warnings) {
-  if (!parts.scheduler || !picture_dialect(o.dialect).scheduler_of_folder || o.schedule != "auto")
-    return;
-  const ScheduleText said = schedule_of(*parts.scheduler, o.sampler);
-  o.schedule = said.schedule;
-  const char* comma = said.options.empty() || o.schedule_options.empty() ? "" : ",";
-  o.schedule_options = str(said.options, comma, o.schedule_options);
-  for (const auto* w : {&parts.scheduler->warnings, &said.warnings})
-    warnings.insert(warnings.end(), w->begin(), w->end());
 }
 
 // Those of the request and of its prompt, checked against the checkpoint.
@@ -217,9 +175,8 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
   r.request.options.dialect = find_dialect(request.options.dialect).name;
   take_size(r.request, m);
-  take_sampler(r.request.options, parts, r.warnings);
-  take_own_schedule(r.request.options, m);
-  take_scheduler(r.request.options, parts, r.warnings);
+  ChoiceTexts chosen = choose_open(r.request.options, parts);
+  r.warnings = std::move(chosen.warnings), r.notes = std::move(chosen.notes);
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
   r.passes.push_back(first_pass(r.request, m));
   if (request.refine) {
@@ -254,9 +211,7 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
                                            : text::ClipVocabulary::open(parts_.tokenizer)),
       pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {
   if (options_.memory > 0) context_.memory->set_limit(options_.memory);
-  if (parts_.upscaler) upscaler_ = std::make_unique<Upscaler>(*parts_.upscaler, context_);
-  if (parts_.hires_upscaler)
-    hires_upscaler_ = std::make_unique<Upscaler>(*parts_.hires_upscaler, context_);
+  take_tiling({});
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
 }
 
@@ -295,11 +250,7 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
   if (events.tell && &pass == r.passes.data())
     for (const std::string& w : text.warnings) events.tell("warning: " + w);
   if (!q.controls.empty() && !pass.refined) {
-    const std::vector<double> sigmas = pass.run().call.sigmas;
-    ControlRun run{.sample = pass.request.sample,
-                   .steps = counted_steps(pass.run()),
-                   .sigmas = sigmas,
-                   .dialect = pass.request.options.dialect};
+    ControlRun run = control_run(pass.run());
     std::optional<ImageEncoder> images;
     if (needs_image_encoder(parts_.denoiser)) {
       images.emplace(*parts_.image_encoder, dtype, context_);
@@ -321,12 +272,16 @@ std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMe
                                              const RunEvents& events) {
   std::vector<RunInputs> out;
   meter.show(Stage::text, 0);
-  for (const RunPass& pass : r.passes) out.push_back({.conditions = encoded(r, pass, events)});
+  for (const RunPass& pass : r.passes) {
+    out.push_back({.conditions = encoded(r, pass, events)});
+    poll_();
+  }
   if (policy_.encoders_leave)
     for (TextStage* stage : text_stages()) stage->release();
   if (!options_.keeps_encoders) text_.stage.reset(), refiner_text_.stage.reset();
   meter.show(Stage::text, 1);
-  const RunTools with = tools(pipeline_.dtype_of(r.first()));
+  const auto poll = [&](double) { meter.show(Stage::encoding, 0); };
+  const RunTools with = tools(pipeline_.dtype_of(r.first()), {}, poll);
   for (size_t i = 0; i < out.size(); ++i)
     for (const auto& mode : r.passes[i].modes) mode->prepare(with, out[i]);
   if (r.request.init) meter.show(Stage::encoding, 1);
@@ -361,20 +316,24 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
   const int64_t images = std::min(r.first().batch, r.request.count - first);
   const auto count = static_cast<double>(r.request.count);
   const double all = work_.of_passes();
-  const RunTools with = tools(pipeline_.dtype_of(r.first()));
   Tensor latents;
-  double before = 0;  // work of the passes before, for a picture
+  double before = 0;                    // work that is done, for a picture
+  const auto show = [&](double work) {  // and so much more, of all of them
+    const double done = (static_cast<double>(images) * before + work) / all;
+    meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
+  };
   report.steps = report.evaluations = 0;
   for (size_t i = 0; i < r.passes.size(); ++i) {
     const RunPass& pass = r.passes[i];
     RunInputs in = inputs[i];
     in.together = policy_.together, in.hoisted_leaves = policy_.one_by_one;
+    const RunTools with = tools(pipeline_.dtype_of(r.first()), work_.passes[i], show);
     for (const auto& mode : pass.modes) mode->begin(with, latents, in);
+    before += work_.passes[i].before_steps();
     in.watch = step_;
-    double work = work_.passes[i];
+    PassWork work = work_.passes[i];
     const auto progress = [&](double share) {
-      const double done = static_cast<double>(images) * (before + work * share) / all;
-      meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
+      show(static_cast<double>(images) * work.of_steps(share));
       return true;
     };
     Pipeline::Sampled out;
@@ -383,7 +342,8 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
       RunInputs after = inputs[i];
       for (const auto& mode : next.modes) mode->begin(with, latents, after);
       after.together = in.together, after.hoisted_leaves = in.hoisted_leaves;
-      work += work_.passes[i];
+      const std::vector<double>& theirs = work_.passes[i].steps;
+      work.steps.insert(work.steps.end(), theirs.begin(), theirs.end());
       out = pipeline_.sample_handed_over(pass.request, first, in,
                                          {.whole = pass.run(),
                                           .pipeline = *refiner_,
@@ -395,7 +355,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
       out = pipeline_of(pass).sample(pass.request, first, in, progress);
     }
     if (policy_.one_by_one) pipeline_of(r.passes[i]).release();
-    before += work, latents = out.samples;
+    before += work.of_steps(), latents = out.samples;
     report.steps += out.steps;
     report.evaluations += out.evaluations;
   }
@@ -437,12 +397,16 @@ Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<
 
 RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& events) {
   ResolvedTextToImage r = asked;
-  tell_ = events.tell, step_ = events.step, tiling_ = r.request.tiling;
+  tell_ = events.tell, step_ = events.step;
+  take_tiling(r.request.tiling);
   const std::string slow = slow_dtype_text(pipeline_.dtype_of(r.first()), *context_.device);
   if (tell_ && !slow.empty()) tell_("warning: " + slow);
+  for (const std::string& note : r.notes)
+    if (tell_) tell_(note);
   const DefaultNoise& noise = r.first().noise;
-  work_ = run_work(parts_, r.passes, r.request.hires, r.request.pixels);
+  work_ = run_work(parts_, r);
   RunMeter meter(work_.of_run(r.request.count, r.request.init.has_value()), events.progress);
+  poll_ = [&] { meter.show(Stage::text, 0); };
   apply_loras(r);
   const RunMemory memory = planned(r);
   policy_ = memory.policy;

@@ -30,9 +30,6 @@
 
 namespace ebb {
 
-// What `auto` is, but with a folder of diffusers that says another one, in its dialect.
-inline constexpr std::string_view default_sampler = "dpmpp_2m";
-
 struct TextToImageRequest {
   std::string prompt, negative;
   text::PromptSyntax syntax = text::PromptSyntax::a1111;
@@ -65,7 +62,8 @@ struct ResolvedTextToImage {
   std::vector<EncoderRule> refiner_encoders = {};  // the same of the refiner
   std::vector<RunPass> passes;                     // at least one
   std::vector<adapters::AdapterUse> loras = {}, refiner_loras = {};
-  std::vector<std::string> warnings;  // what a user should know: a line each
+  std::vector<std::string> warnings;    // what a user should know: a line each
+  std::vector<std::string> notes = {};  // what was chosen where nothing said it: likewise
 
   const ResolvedRequest& first() const { return passes.at(0).request; }
   // Nothing said how many pictures are made at a time: as many as memory allows.
@@ -158,7 +156,8 @@ class TextToImage {
   std::vector<TextStage*> text_stages() const;
   LatentDecoder& decoder(DType dtype);
   LatentEncoder& encoder(DType dtype);
-  RunTools tools(DType dtype);
+  // For modes; `tells` gets what of `work` is done, and ends the run by what it throws.
+  RunTools tools(DType dtype, const PassWork& work, const std::function<void(double)>& tells);
   Tensor enlarged(const Tensor& pixels, double scale, const std::function<bool(double)>& progress);
   Tensor decoded(const Tensor& latents, DType dtype,
                  const std::function<void(double)>& progress = {});
@@ -191,6 +190,7 @@ class TextToImage {
     std::unique_ptr<LatentEncoder> encoder;
   };
   Pixels& pixels_in(DType dtype);
+  void take_tiling(CircularAxes tiling);
   Pixels pixels_;
   std::unique_ptr<Upscaler> upscaler_, hires_upscaler_;
   std::weak_ptr<LatentDecoder> preview_decoder_;             // as long as previews use it
@@ -198,6 +198,7 @@ class TextToImage {
   // Of the request that runs.
   MemoryPolicy policy_;
   RunWork work_;
+  std::function<void()> poll_;  // between plans that are made; throws Cancelled
   std::function<void(const std::string&)> tell_;
   std::function<void(const StepView&)> step_;
   CircularAxes tiling_;

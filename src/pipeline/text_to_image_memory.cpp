@@ -125,7 +125,10 @@ TextToImage::Sketch TextToImage::sketch(const ResolvedTextToImage& r) {
                              noted->push_back({PixelWork::Kind::enlarge, pixels.shape(), scale});
                              return Tensor(DType::f32, Upscaler::scaled(pixels.shape(), scale));
                            }};
-  for (const RunPass& pass : r.passes) out.inputs.push_back({encoded(r, pass, {}, &out.images)});
+  for (const RunPass& pass : r.passes) {
+    poll_();
+    out.inputs.push_back({encoded(r, pass, {}, &out.images)});
+  }
   for (size_t i = 0; i < r.passes.size(); ++i)
     for (const auto& mode : r.passes[i].modes) mode->prepare(notes, out.inputs[i]);
   Tensor latents;
@@ -191,6 +194,7 @@ class TextToImage::PixelModel {
 
   void run(const std::vector<PixelWork>& all) {
     for (const auto& [kind, shape, scale] : all) {
+      of_.poll_();
       device_.begin(stage_of(kind));
       if (kind == PixelWork::Kind::encode)
         encoding_.use(shape, of_.encoder(dtype_).needs(shape, policy_.decoder_tile),
@@ -202,6 +206,7 @@ class TextToImage::PixelModel {
     }
   }
   void decode(const Shape& latents) {
+    of_.poll_();
     decoding_.use(latents, of_.decoder(dtype_).needs(latents, policy_.decoder_tile),
                   policy_.one_by_one);
   }
@@ -238,6 +243,7 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     in.together = !policy.together;
     pipeline_of(r.passes[i]).drop(r.passes[i].request, in);  // is not wanted any more
     in.together = policy.together;
+    poll_();
     denoisers.emplace_back(pipeline_of(r.passes[i]).needs(r.passes[i].request, in),
                            policy.one_by_one);
   }

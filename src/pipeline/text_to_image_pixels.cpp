@@ -11,6 +11,17 @@ TextToImage::Pixels& TextToImage::pixels_in(DType dtype) {
   return pixels_;
 }
 
+// An upscaler's plans are for one way in which pictures go on.
+void TextToImage::take_tiling(CircularAxes tiling) {
+  tiling_ = tiling;
+  const auto take = [&](std::unique_ptr<Upscaler>& u, const std::optional<LoadedComponent>& of) {
+    if (of && (!u || u->options().circular != tiling))
+      u = std::make_unique<Upscaler>(*of, context_, UpscaleOptions{.circular = tiling});
+  };
+  take(upscaler_, parts_.upscaler);
+  take(hires_upscaler_, parts_.hires_upscaler);
+}
+
 LatentDecoder& TextToImage::decoder(DType dtype) {
   Pixels& p = pixels_in(dtype);
   if (p.decoder) return *p.decoder;
@@ -71,20 +82,40 @@ Tensor TextToImage::pixels_of(const ResolvedTextToImage& r, const Tensor& latent
   return made();
 }
 
-RunTools TextToImage::tools(DType dtype) {
-  const auto encode = [this, dtype](const Tensor& pixels) {
-    EncodedImage image = encoder(dtype).encode(pixels);
-    if (policy_.one_by_one) encoder(dtype).release();
-    return image;
+RunTools TextToImage::tools(DType dtype, const PassWork& work,
+                            const std::function<void(double)>& tells) {
+  const auto done = std::make_shared<double>(0);
+  // Calls `tells` as a tool goes on, which is so much work.
+  const auto watched = [tells, done](double of, const auto& use) {
+    auto out = use([&](double share) { tells(*done + of * share); });
+    *done += of;
+    return out;
   };
-  return {.encode = encode,
-          .decode = [this, dtype](const Tensor& latents) { return decoded(latents, dtype); },
+  return {.encode =
+              [=, this](const Tensor& pixels) {
+                return watched(work.encoding, [&](const auto& progress) {
+                  EncodedImage image = encoder(dtype).encode(pixels, progress);
+                  if (policy_.one_by_one) encoder(dtype).release();
+                  return image;
+                });
+              },
+          .decode =
+              [=, this](const Tensor& latents) {
+                return watched(work.decoding, [&](const auto& progress) {
+                  return decoded(latents, dtype, progress);
+                });
+              },
           .upscale =
-              [this](const Tensor& pixels, double scale) {
-                hires_upscaler_->set_largest(policy_.upscaler_tile);
-                Tensor out = hires_upscaler_->run(pixels, scale);
-                hires_upscaler_->release();
-                return out;
+              [=, this](const Tensor& pixels, double scale) {
+                return watched(work.enlarging, [&](const auto& progress) {
+                  hires_upscaler_->set_largest(policy_.upscaler_tile);
+                  Tensor out = hires_upscaler_->run(pixels, scale, [&](double share) {
+                    progress(share);
+                    return true;
+                  });
+                  hires_upscaler_->release();
+                  return out;
+                });
               }};
 }
 

@@ -27,7 +27,11 @@ std::vector<Tiling> tilings(const UpscaleOptions& o, int64_t multiple) {
   std::vector<Tiling> out;
   for (const int64_t side : sides) {
     const int64_t shared = o.overlap > 0 ? o.overlap : side / 8;
-    out.push_back({.tile = side, .overlap = shared, .margin = shared / 4, .multiple = multiple});
+    out.push_back({.tile = side,
+                   .overlap = shared,
+                   .margin = shared / 4,
+                   .multiple = multiple,
+                   .circular = o.circular});
   }
   return out;
 }
@@ -77,12 +81,14 @@ Tensor cropped(const Tensor& image, int64_t height, int64_t width) {
 }
 
 // f32 in [-1,1] of u8 images, one by one, of another size.
-Tensor resized(const Tensor& pixels, int64_t height, int64_t width) {
+Tensor resized(const Tensor& pixels, int64_t height, int64_t width, CircularAxes circular) {
   const Tensor bytes = to_pixels(pixels);
   const Shape& s = pixels.shape();
+  const io::CircularSides sides{.y = circular.y, .x = circular.x};
   Tensor out(DType::f32, {s[0], height, width, s[3]});
   for (int64_t i = 0; i < s[0]; ++i) {
-    const Tensor one = io::resize(image_at(bytes, i), height, width);
+    const Tensor one =
+        io::resize(image_at(bytes, i), height, width, io::ResizeFilter::lanczos, sides);
     io::signed_pixels(one.span<uint8_t>(), out.rows(i, i + 1).span<float>());
   }
   return out;
@@ -118,8 +124,8 @@ Upscaler::Upscaler(LoadedComponent network, Context context, const UpscaleOption
       scale_(scale_of(network_.component)),
       plans_(
           [this](const Shape& tile) {
-            return entry_plan(network_.component, call_of(tile), dtype_, network_.weights,
-                              context_);
+            return entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_,
+                              options_.circular);
           },
           [this](const Shape&) { return tilings(options_, multiple_of(network_.component)); }) {
   require(options.tile == 0 || options.tile >= 32,
@@ -160,17 +166,29 @@ Tensor Upscaler::run(const Tensor& pixels, const std::function<bool(double)>& pr
   const Shape& s = pixels.shape();
   require(s.rank() == 4 && s[3] == 3 && pixels.dtype() == DType::f32,
           "upscale: pixels must be f32 [N,H,W,3]  ", s);
-  const Tensor image = padded(pixels, multiple_of(network_.component));
+  const int64_t multiple = multiple_of(network_.component);
+  require((!options_.circular.y || s[1] % multiple == 0) &&
+              (!options_.circular.x || s[2] % multiple == 0),
+          "upscale: pictures that go on at their opposite side must have sides that are multiples "
+          "of ",
+          multiple, "  ", s);
+  const Tensor image = padded(pixels, multiple);
   const Shape one = {1, image.shape()[1], image.shape()[2], 3};
+  const auto tell = [&](double share) {
+    if (progress && !progress(share)) throw Cancelled("upscale: stopped");
+  };
+  tell(0);  // before a plan is compiled
   const auto [plan, tiling, chosen] = plans_.use(one);
   Tensor out(DType::f32, {s[0], s[1] * scale_, s[2] * scale_, 3});
   const double tiles = static_cast<double>(s[0] * tile_count(one, tiling));
   double done = 0;
+  const Watched watched(plan, [&](double share) { tell((done + share) / tiles); });
   for (int64_t i = 0; i < s[0]; ++i) {
     const Tensor large =
         in_tiles(image.rows(i, i + 1), tiling, [&, &plan = plan](const Tensor& tile) {
-          if (progress && !progress(done++ / tiles)) throw Cancelled("upscale");
-          return plan.run({{"pixels", tile}}).at("pixels");
+          Tensor made = plan.run({{"pixels", tile}}).at("pixels");
+          tell(++done / tiles);
+          return made;
         });
     const auto from = large.span<float>();
     require(std::ranges::all_of(from, [](float v) { return std::isfinite(v); }),
@@ -194,7 +212,7 @@ Tensor Upscaler::run(const Tensor& pixels, double scale,
   for (int i = 0; i < times; ++i)
     out = run(out, [&](double share) { return !progress || progress((i + share) / times); });
   if (out.shape()[1] == large[1] && out.shape()[2] == large[2]) return out;
-  return resized(out, large[1], large[2]);
+  return resized(out, large[1], large[2], options_.circular);
 }
 
 }  // namespace ebb

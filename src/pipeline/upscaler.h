@@ -20,6 +20,9 @@ LoadedComponent load_upscaler(const std::string& file);
 struct UpscaleOptions {
   int64_t tile = 0;     // side in pixels of the input; 0: the largest that fits into memory
   int64_t overlap = 0;  // of neighbours; 0: an eighth of a tile
+  // Along which pictures go on at their opposite side; sides there must be multiples of what the
+  // network needs (Model::size_multiple).
+  CircularAxes circular = {};
 };
 
 class Upscaler {
@@ -30,6 +33,7 @@ class Upscaler {
 
   // How many times as large the network makes pictures.
   int64_t scale() const { return scale_; }
+  const UpscaleOptions& options() const { return options_; }
   // Sides of tiles that are tried where the options leave it open, the largest first.
   static std::span<const int64_t> sides();
   // What the plan of the largest image needs that it evaluates to bring one [1,H,W,3] to `scale`
@@ -42,8 +46,8 @@ class Upscaler {
   // Lets go of the device's memory until the next picture.
   void release();
   // f32 [N,H,W,3] in [-1,1] -> [N,kH,kW,3], clipped. What does not fit is evaluated in tiles that
-  // fade into each other. `progress` gets the share that is done; returning false stops with
-  // Cancelled. Throws Error.
+  // fade into each other. `progress` gets the share that is done, behind every tile and on the host
+  // within; returning false stops with Cancelled. Throws Error.
   Tensor run(const Tensor& pixels, const std::function<bool(double)>& progress = {});
   // To `scale` times the size (rounded), whatever the network's own: evaluated as often as needed,
   // at most three times, and resized to the rest.

@@ -8,7 +8,9 @@ namespace ebb::cli {
 std::string_view help_of_generate(std::string_view field, std::string_view help) {
   if (field == "sampler")
     return "the sampler (ebb samplers lists them), by any program's name, which may imply a "
-           "schedule; auto: dpmpp_2m, or in the dialect diffusers that of the folder's scheduler";
+           "schedule; auto: dpmpp_2m, or in the dialect diffusers that of the folder's scheduler; "
+           "lcm "
+           "where that is of a latent consistency model";
   if (field == "guidance")
     return "classifier-free guidance scale; 1: off; 0: the negative prompt alone; below 0: away "
            "from the prompt; networks of distilled guidance read it";
@@ -26,6 +28,7 @@ InputFiles input_files(const GenerateFlags& o) {
   out.add("mask", o.modes.mask);
   out.add("hires", o.modes.upscaler_file());
   out.add("refiner", o.modes.refiner_file());
+  out.add("refiner_lora", o.modes.refiner_lora.texts);
   std::vector<std::string> images;
   for (const std::string& text : o.control.control.texts)
     images.push_back(parse_control(text).file);
@@ -41,7 +44,6 @@ void check_inputs(const GenerateFlags& o) {
   all.add("like", o.like);
   all.add("config", o.config);
   check_not_input(o.out, all, "generate");
-  all.add("refiner_lora", o.modes.refiner_lora.texts);
   if (!o.preview.empty()) all.add("preview_decoder", o.preview_decoder);
   all.add("embedding_dir", o.embedding_dir);
   for (const InputFile& f : all.all())

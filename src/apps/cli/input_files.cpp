@@ -65,8 +65,9 @@ std::vector<std::string> other_files(const HashTexts& made_with, const HashTexts
   std::vector<std::string> out;
   for (const auto& [name, hash] : made_with)
     if (const auto it = now.find(name); it != now.end() && it->second != hash)
-      out.push_back(str("like: --", name, " is another file than the one that made the picture ",
-                        "(SHA-256 ", it->second, "..., not ", hash, "...)"));
+      out.push_back(str("like: ", flag_of(name),
+                        " is another file than the one that made the picture ", "(SHA-256 ",
+                        it->second, "..., not ", hash, "...)"));
   return out;
 }
 

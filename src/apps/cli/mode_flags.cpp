@@ -59,6 +59,12 @@ void add_noise(const ModeFlags& f, GenerateOptions& o) {
 
 }  // namespace
 
+CircularAxes circular_axes(const std::string& tiling, std::string_view command) {
+  require(tiling == "none" || tiling == "x" || tiling == "y" || tiling == "both", command,
+          ": --tiling must be none, x, y or both (got '", tiling, "')");
+  return {.x = tiling == "x" || tiling == "both", .y = tiling == "y" || tiling == "both"};
+}
+
 std::string ModeFlags::refiner_file() const {
   std::string file = refiner;
   parse_refiner(file);
@@ -72,7 +78,7 @@ std::string ModeFlags::upscaler_file() const {
 }
 
 void ModeFlags::add_to(TextToImageRequest& q) const {
-  q.tiling = {.x = tiling == "x" || tiling == "both", .y = tiling == "y" || tiling == "both"};
+  q.tiling = circular_axes(tiling, "generate");
   add_noise(*this, q.options);
   q.refiner_loras = parse_loras(refiner_lora.text());
   if (!hires.empty()) q.hires = parse_hires(hires);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/text_list.h"
 #include "pipeline/text_to_image.h"
@@ -68,5 +69,8 @@ struct ModeFlags {
   // Without those that became other options (--noise-options).
   void forget_noise() { variation.clear(), seed_resize.clear(), ensd = 0; }
 };
+
+// "none", "x", "y" or "both", of --tiling. Throws Error.
+CircularAxes circular_axes(const std::string& tiling, std::string_view command);
 
 }  // namespace ebb::cli

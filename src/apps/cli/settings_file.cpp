@@ -38,7 +38,7 @@ constexpr std::string_view without_effect[] = {"Model", "Model hash", "Version",
 constexpr std::string_view of_modes[] = {
     "Denoising strength",  "Mask blur",     "Masked content", "Mask mode",      "Inpaint area",
     "Masked area padding", "Hires upscale", "Hires steps",    "Hires upscaler", "Refiner",
-    "Refiner switch at",   "Tiling"};
+    "Refiner switch at",   "Tiling",        "Refiner loras"};
 
 Json parsed(const std::string& text, const std::string& subject) {
   const std::string fault = json_fault(text);
@@ -79,6 +79,9 @@ void set_modes(const Infotext& t,
     out.needs.push_back(
         {"refiner", str("the last steps were made by the model ", t.value("Refiner"),
                         "; --refiner FILE:", t.value("Refiner switch at"), " names it")});
+  if (has("Refiner loras"))
+    out.needs.push_back({"refiner_lora", str("the refiner had ", t.value("Refiner loras"),
+                                             "; --refiner-lora FILE:strength names it")});
   if (t.value("Tiling") == "True") set("tiling", "both");
 }
 

@@ -1,10 +1,12 @@
 // sa_solver: stochastic Adams, a multistep predictor and corrector of the stochastic equation whose
 // noise a function of the level sets (Xue et al. 2023, SA-Solver, arXiv:2309.05019).
+#include <cmath>
 #include <limits>
 
 #include "diffusion/solver/exponential.h"
 #include "diffusion/solver/multistep.h"
 #include "diffusion/solver/sampler.h"
+#include "diffusion/solver/timesteps.h"
 
 namespace ebb::samplers {
 namespace {
@@ -12,12 +14,15 @@ namespace {
 struct Options {
   EtaOptions noise;
   double start = std::numeric_limits<double>::infinity(), end = 0;
+  double from_timestep = std::numeric_limits<double>::infinity(), to_timestep = 0;
   int64_t predictor_order = 3, corrector_order = 4;
   bool predict_x0 = true, simple_order_2 = false, pece = false;
   void fields(auto&& f) {
     noise.fields(f);
     f("start", start, "noise is renewed in steps to this level and below");
     f("end", end, "noise is renewed in steps to this level and above");
+    f("from_timestep", from_timestep, "and in steps that begin at this timestep and below");
+    f("to_timestep", to_timestep, "and in steps that begin at this timestep and above");
     f("predictor_order", predictor_order, "predictions used by the predictor, 1 to 4");
     f("corrector_order", corrector_order,
       "predictions used by the corrector, 1 to 4; 0: no corrector");
@@ -28,6 +33,8 @@ struct Options {
   void check() const {
     noise.check();
     require(start >= end, "sa_solver: start (", start, ") must not be below end (", end, ")");
+    require(from_timestep >= to_timestep, "sa_solver: from_timestep (", from_timestep,
+            ") must not be below to_timestep (", to_timestep, ")");
     require(predictor_order >= 1 && predictor_order <= 4,
             "sa_solver: predictor_order must be 1 to 4 (", predictor_order, ")");
     require(corrector_order >= 0 && corrector_order <= 4,
@@ -70,7 +77,7 @@ class Solver {
   Latent predict(const Latent& x, int64_t i) {
     const double from = level(i), to = level(i + 1);
     const Dialect& dialect = run_.dialect();
-    const double tau = to <= o_.start && to >= o_.end ? o_.noise.eta : 0;
+    const double tau = renews(from, to) ? o_.noise.eta : 0;
     Latent noise;
     if ((tau > 0 && to > 0) || dialect.draws_unused_sa) noise = run_.noise(from, to);
     if (to == 0) return denoised_;
@@ -86,6 +93,13 @@ class Solver {
   }
 
  private:
+  // Timesteps are whole numbers.
+  bool renews(double from, double to) const {
+    if (to > o_.start || to < o_.end) return false;
+    const double t =
+        std::round(run_.space() == Space::flow ? 1000 * from : timestep_of(table_of(run_), from));
+    return t <= o_.from_timestep && t >= o_.to_timestep;
+  }
   Latent evaluate(Latent& x, int64_t i) {
     denoised_ = run_.denoise(x, level(i));
     return predicted(run_, x, denoised_, level(i), o_.predict_x0);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "diffusion/solver/diffusers_schedulers.h"
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/sampler_names.h"
 
@@ -52,7 +53,7 @@ DialectDefaults diffusers_defaults() {
       .flow_schedule = "flow",
       .schedules = {{"lcm", "lcm"}, {"tcd", "lcm"}},
       .defaults = {{"uni_pc", {{"order", "2"}, {"variant", "bh2"}}},
-                   {"sa_solver", {{"predictor_order", "2"}, {"corrector_order", "2"}}},
+                   {"sa_solver", find_diffusers_scheduler("SASolverScheduler")->options},
                    {"deis",
                     {{"deis_mode", "log_rho"}, {"max_order", "2"}, {"lower_order_final", "true"}}}},
       .brownian = {"dpm_solver_sde", "cosine_dpmpp_2m_sde"}};

@@ -49,28 +49,12 @@ struct Golden {
 
 std::string text_of(const json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); }
 
-// SA-Solver renews noise in the steps from timesteps 200 to 800. Ours goes by levels at their ends.
-void set_tau(const json& c, Golden& g) {
-  std::vector<double> ends = c["sigmas"];
-  ends.push_back(stable_diffusion_table()[0]);
-  std::vector<double> noisy;
-  for (size_t i = 0; i + 1 < ends.size(); ++i)
-    if (const double t = c["timesteps"][i]; t >= 200 && t <= 800) noisy.push_back(ends[i + 1]);
-  if (noisy.empty()) noisy.push_back(1e9);
-  g.call.options.push_back({"start", json(noisy.front() * (1 + 1e-9)).dump()});
-  g.call.options.push_back({"end", json(noisy.back() * (1 - 1e-9)).dump()});
-  if (c["config"].value("algorithm_type", "") != "noise_prediction") return;
-  g.call.options.push_back({"predict_x0", "false"});
-  g.call.options.push_back({"simple_order_2", "false"});
-}
-
 void read_options(const json& c, const DiffusersScheduler& s, Golden& g) {
   const json& config = c["config"];
   g.call.options = s.options_of([&](std::string_view field) -> std::optional<std::string> {
     if (!config.contains(field)) return {};
     return text_of(config[field]);
   });
-  if (g.sampler == "sa_solver") set_tau(c, g);
   const json step = config.value("step", json::object());
   for (const char* name : {"eta", "s_churn", "s_noise", "order"})
     if (step.contains(name)) g.call.options.emplace_back(name, text_of(step[name]));

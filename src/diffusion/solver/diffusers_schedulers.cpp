@@ -7,6 +7,22 @@ namespace {
 
 using Fields = std::vector<std::pair<std::string_view, std::string_view>>;
 
+// Without a function of its own for it, which no file holds, it renews noise in the steps that
+// begin at these timesteps.
+DiffusersScheduler sa_solver() {
+  return {"SASolverScheduler",
+          "sa_solver",
+          {{"predictor_order", "2"},
+           {"corrector_order", "2"},
+           {"simple_order_2", "true"},
+           {"from_timestep", "800"},
+           {"to_timestep", "200"}},
+          {{"predictor_order", "predictor_order"}, {"corrector_order", "corrector_order"}},
+          {{"algorithm_type",
+            "noise_prediction",
+            {{"predict_x0", "false"}, {"simple_order_2", "false"}}}}};
+}
+
 const std::vector<DiffusersScheduler>& table() {
   static const Fields dpm_solver = {{"solver_order", "solver_order"},
                                     {"solver_type", "solver_type"},
@@ -52,10 +68,7 @@ const std::vector<DiffusersScheduler>& table() {
         {"lower_order_final", "lower_order_final"},
         {"predict_x0", "predict_x0"},
         {"disable_corrector", "disable_corrector"}}},
-      {"SASolverScheduler",
-       "sa_solver",
-       {{"predictor_order", "2"}, {"corrector_order", "2"}, {"simple_order_2", "true"}},
-       {{"predictor_order", "predictor_order"}, {"corrector_order", "corrector_order"}}},
+      sa_solver(),
       {"FlowMatchEulerDiscreteScheduler", "flow_match_euler"},
       {"FlowMatchHeunDiscreteScheduler", "flow_match_heun"},
       {"EDMEulerScheduler", "edm_euler"},
@@ -70,11 +83,15 @@ const std::vector<DiffusersScheduler>& table() {
 OptionTexts DiffusersScheduler::options_of(
     const std::function<std::optional<std::string>(std::string_view)>& config) const {
   OptionTexts out = options;
+  const auto set = [&](std::string_view name, const std::string& text) {
+    std::erase_if(out, [&](const auto& o) { return o.first == name; });
+    out.emplace_back(name, text);
+  };
   for (const auto& [field, name] : fields)
-    if (const auto text = config(field)) {
-      std::erase_if(out, [&option = name](const auto& o) { return o.first == option; });
-      out.emplace_back(name, *text);
-    }
+    if (const auto text = config(field)) set(name, *text);
+  for (const Meaning& m : meanings)
+    if (config(m.field) == m.value)
+      for (const auto& [name, text] : m.options) set(name, text);
   return out;
 }
 

@@ -19,6 +19,12 @@ struct DiffusersScheduler {
   OptionTexts options = {};  // where the config says nothing, others than the sampler's own
   // Fields of the config that are options, and the options' names.
   std::vector<std::pair<std::string_view, std::string_view>> fields = {};
+  // Options that a value of a field stands for.
+  struct Meaning {
+    std::string_view field, value;
+    OptionTexts options;
+  };
+  std::vector<Meaning> meanings = {};
 
   // Of a config, whose fields are texts: "true", "2", "[0,1]"; none: it does not say.
   OptionTexts options_of(

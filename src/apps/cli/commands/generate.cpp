@@ -151,8 +151,9 @@ class PictureFiles {
           return settings(o, r, ran, p, hashes_.texts(), loras);
         }) {
     if (output_ != Output::npy)  // which has no texts
-      for (const adapters::AdapterUse& use : r.loras)
-        lora_hashes_.emplace_back(use.file->path(), HashOf::tensors);
+      for (const auto* uses : {&r.loras, &r.refiner_loras})
+        for (const adapters::AdapterUse& use : *uses)
+          lora_hashes_.emplace_back(use.file->path(), HashOf::tensors);
     HashTexts some;
     const InputFiles files = input_files(o);
     for (const InputFile& f : files.all()) some[f.name] = "0123456789";
@@ -349,9 +350,9 @@ void resolve_like(GenerateFlags& o, const GenerateOptions& of_picture, const Lik
     std::fprintf(stderr, "warning: like: not followed: %s\n", setting.c_str());
   const InputFiles inputs = input_files(o);
   for (const InputFile& f : inputs.all())
-    require(!f.path.empty() || is_given(app, f.name.substr(0, f.name.find(' '))), "generate: --",
-            f.name, " of the picture does not exist here; --", f.name, " names another (", f.text,
-            ")  ", o.like);
+    require(!f.path.empty() || is_given(app, f.name.substr(0, f.name.find(' '))),
+            "generate: ", flag_of(f.name), " of the picture does not exist here; ", flag_of(f.name),
+            " names another (", f.text, ")  ", o.like);
   drop_options(o.generate, of_picture, app);
   o.made_with = like.hashes;
   if (like.image < 0) return;
@@ -386,6 +387,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     resolve_auto(
         {&o->generate.sampler, &o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
+    const GenerateOptions usual = GenerateFlags().generate;
+    const auto open = [&](const char* flag, bool plain) {
+      return o->like.empty() && !is_given(app, flag) && plain;
+    };
+    o->generate.steps_open = open("steps", o->generate.steps == usual.steps);
+    o->generate.guidance_open = open("guidance", o->generate.guidance == usual.guidance);
     if (!o->like.empty()) resolve_like(*o, of_picture, like, app);
     if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))
       say_warnings({"without --prompt the model makes what it likes"});

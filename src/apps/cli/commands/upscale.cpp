@@ -6,6 +6,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/input_files.h"
+#include "apps/cli/mode_flags.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "diffusion/solver/run.h"
@@ -20,7 +21,7 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string image, model, out = "upscaled.png";
+  std::string image, model, out = "upscaled.png", tiling = "none";
   double scale = 0;
   int64_t tile = 0, quality = io::default_quality;
   CommonOptions common;
@@ -29,8 +30,12 @@ struct Options {
     f("out", out, "a .png, .jpg or .webp file");
     f("scale", scale, "how many times as large; 0: as the network makes it");
     f("tile", tile, "side of the tiles that are evaluated, in pixels; 0: what fits into memory");
+    f("tiling", tiling,
+      "the picture can be laid side by side without a seam, and so can the larger one: x, y or "
+      "both");
     f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
   }
+  void choices(auto&& f) { f("tiling", tiling, {"none", "x", "y", "both"}); }
 };
 
 int run(const Options& o) {
@@ -44,7 +49,8 @@ int run(const Options& o) {
   inputs.add("model", o.model);
   check_not_input(o.out, inputs, "upscale");
   const Tensor image = io::read_image(o.image, 3);
-  Upscaler upscaler(load_upscaler(o.model), open_device(o.common), {.tile = o.tile});
+  Upscaler upscaler(load_upscaler(o.model), open_device(o.common),
+                    {.tile = o.tile, .circular = circular_axes(o.tiling, "upscale")});
   const auto start = std::chrono::steady_clock::now();
   train::StopSignals signals(stopping);
   ProgressLine line("upscale");
