@@ -1,5 +1,7 @@
 #include "passes/copies.h"
 
+#include <algorithm>
+
 #include "ir/copy_form.h"
 
 namespace ebb {
@@ -28,28 +30,29 @@ int32_t row_root_of(const Graph& g, int32_t v) {
   return v;
 }
 
-std::vector<SliceView> slices_of(const Graph& g, size_t node) {
-  const Node& n = g.nodes()[node];
-  if (n.op->copy == nullptr) return {};
-  const CopyForm f = n.op->copy(g.signature(n));
-  std::vector<SliceView> out;
-  for (size_t k = 0; k < n.out.size(); ++k) {
-    const std::vector<CopyForm::Part>& parts = f.results[k];
-    if (parts.size() != 1) return {};
-    const int32_t base = n.in[parts[0].operand];
-    const Shape& whole = g.type(base).shape;
-    if (f.dim != whole.rank() - 1 || whole.numel() == 0) return {};
-    out.push_back({node, n.out[k], base, parts[0].begin, parts[0].end});
-  }
-  return out;
-}
-
 std::optional<SliceView> slice_of(const Graph& g, int32_t v) {
   const Node* n = producer(g, v);
   if (n == nullptr || n->op->copy == nullptr) return {};
-  for (const SliceView& s : slices_of(g, static_cast<size_t>(g.producer(v))))
-    if (s.value == v) return s;
-  return {};
+  const CopyForm f = n->op->copy(g.signature(*n));
+  const auto& parts = f.results[static_cast<size_t>(std::ranges::find(n->out, v) - n->out.begin())];
+  if (parts.size() != 1) return {};
+  const CopyForm::Part& p = parts[0];
+  return SliceView{static_cast<size_t>(g.producer(v)), v, n->in[p.operand], f.dim, p.begin, p.end};
+}
+std::optional<SliceView> columns_of(const Graph& g, int32_t v) {
+  const std::optional<SliceView> s = slice_of(g, v);
+  if (!s) return {};
+  const Shape& whole = g.type(s->base).shape;
+  return s->dim == whole.rank() - 1 && whole.numel() > 0 ? s : std::nullopt;
+}
+std::vector<SliceView> columns_of_results(const Graph& g, size_t node) {
+  std::vector<SliceView> all;
+  for (const int32_t v : g.nodes()[node].out) {
+    const std::optional<SliceView> s = columns_of(g, v);
+    if (!s) return {};
+    all.push_back(*s);
+  }
+  return all;
 }
 
 std::vector<int32_t> concatenated(const Graph& g, const Node& n, int64_t dim) {

@@ -111,7 +111,7 @@ class EpilogueFuser {
 
   // The value that is one half of another's columns, and which half.
   std::optional<std::pair<int32_t, int64_t>> half_of(int32_t v) const {
-    const std::optional<SliceView> view = slice_of(g_, v);
+    const std::optional<SliceView> view = columns_of(g_, v);
     if (!view) return {};
     const int64_t width = view->end - view->begin;
     if (g_.type(view->base).shape[-1] != 2 * width || view->begin % width != 0) return {};
@@ -279,7 +279,7 @@ class EpilogueFuser {
     if (t.shape == result || t.shape == Shape{result[-1]}) return Operand{t, 0, copy_of(v)};
     if (!(t.shape == row)) return {};
     const std::optional<SliceView> view =
-        in_place ? slice_of(g_, row_root_of(g_, v)) : std::nullopt;
+        in_place ? columns_of(g_, row_root_of(g_, v)) : std::nullopt;
     const int64_t width = view ? g_.type(view->base).shape[-1] : 0;
     if (!view || (parts > 1 && view->begin == 0 && width == parts * result[-1]))
       return Operand{t, 0, copy_of(v)};

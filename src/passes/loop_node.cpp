@@ -81,6 +81,12 @@ LoopNode reading_slice(const Graph& g, LoopNode l, size_t in, const SliceView& v
   return l;
 }
 
+LoopNode reading_swap(LoopNode l, size_t in, int32_t base, int64_t run) {
+  l.loop.swaps.add(operand_of(l.loop.segments, in), run);
+  l.in[in].value = base;
+  return l;
+}
+
 LoopNode writing_segments(const Graph& g, LoopNode l, size_t result,
                           std::span<const int32_t> segments) {
   ops::Segments& s = l.loop.segments;

@@ -43,6 +43,8 @@ LoopNode reading_segments(const Graph& g, LoopNode l, int32_t whole,
 LoopNode also_writing(const Graph& g, LoopNode l, int32_t whole, size_t operand);
 // Reads input `in` as columns of a wider tensor.
 LoopNode reading_slice(const Graph& g, LoopNode l, size_t in, const SliceView& view);
+// Reads input `in`, a swap of runs, as the tensor in which they are in order.
+LoopNode reading_swap(LoopNode l, size_t in, int32_t base, int64_t run);
 // Writes its result `result` as these segments.
 LoopNode writing_segments(const Graph& g, LoopNode l, size_t result,
                           std::span<const int32_t> segments);

@@ -71,7 +71,7 @@ class MatmulMerger {
     }
     bool all = true;  // its results are slices of merged matmuls; the node disappears
     for (const int32_t v : n.out) {
-      const auto view = slice_of(g_, v);
+      const auto view = columns_of(g_, v);
       const auto found = view ? columns_.find(view->base) : columns_.end();
       all = all && found != columns_.end();
       if (all) rw_.set(v, slice(found->second, view->begin, view->end, n));

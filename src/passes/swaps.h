@@ -12,8 +12,4 @@ namespace ebb {
 // nothing but the swap and pointwise nodes reads it. So a norm fuses with a rotation behind it.
 Graph hoist_swaps(const Graph& g);
 
-// On a fused graph: a swap that only loops read, past reshapes, is never made: they read its
-// operand. `supports` says that the device has a kernel for a loop in its new form.
-Graph elide_swaps(const Graph& g, const std::function<bool(const Signature&)>& supports);
-
 }  // namespace ebb

@@ -1,11 +1,9 @@
 #include "passes/views.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
-#include <set>
 
-#include "passes/loop_node.h"
+#include "passes/operand_views.h"
 
 namespace ebb {
 namespace {
@@ -24,92 +22,18 @@ bool worth_segments(const Graph& g, const std::vector<int32_t>& segments) {
   return segments.size() > 1 && (common % few == 0 || whole % few != 0);
 }
 
-// Whether columns of a tensor allow vector accesses as wide as a copy of them would.
-bool worth_columns(const Graph& g, const SliceView& view) {
-  constexpr int64_t widest = 8;
-  const int64_t copy = std::gcd(widest, view.end - view.begin);
-  return std::gcd(copy, std::gcd(view.begin, g.type(view.base).shape[-1])) == copy;
-}
-
-// The graph while copies become views: nodes that are elided, and loops in place of others.
-class ViewedGraph {
- public:
-  explicit ViewedGraph(const Graph& g) : g_(g) {
-    for (const NamedValue& o : g.outputs()) kept_.insert(o.value);
-    for (const NamedValue& u : g.updates()) kept_.insert(u.value);
-  }
-  const Graph& graph() const { return g_; }
-  const Node& node(size_t i) const { return g_.nodes()[i]; }
-  const Shape& shape(int32_t v) const { return g_.type(v).shape; }
-  bool is_kept(int32_t v) const { return kept_.contains(v); }
-  bool is_elided(size_t i) const { return elided_.contains(i); }
-  void elide(size_t i) { elided_.insert(i); }
-  void replace(size_t i, LoopNode l) {
-    for (const int32_t v : l.out) writer_[v] = i;
-    loops_.insert_or_assign(i, std::move(l));
-  }
-
-  // Node `i` as a loop, as it is now; none of nodes that are none.
-  std::optional<LoopNode> loop(size_t i) const {
-    if (is_elided(i)) return {};
-    const auto at = loops_.find(i);
-    return at == loops_.end() ? loop_node_of(g_, node(i)) : at->second;
-  }
-  // The node that writes a value, and which of its outputs that is; none of a source.
-  std::optional<std::pair<size_t, size_t>> writer(int32_t v) const {
-    const auto at = writer_.find(v);
-    if (at == writer_.end() && g_.producer(v) < 0) return {};
-    const size_t i = at == writer_.end() ? static_cast<size_t>(g_.producer(v)) : at->second;
-    const auto l = loops_.find(i);
-    const auto& out = l == loops_.end() ? node(i).out : l->second.out;
-    return std::pair{i, static_cast<size_t>(std::ranges::find(out, v) - out.begin())};
-  }
-  // What node `i` reads; nothing if it is elided.
-  std::vector<int32_t> reads(size_t i) const {
-    if (is_elided(i)) return {};
-    const auto at = loops_.find(i);
-    if (at == loops_.end()) return node(i).in;
-    std::vector<int32_t> in;
-    for (const LoopNode::Input& x : at->second.in) in.push_back(x.value);
-    return in;
-  }
-
-  Graph rebuilt() const {
-    if (loops_.empty()) return g_;
-    Rewriter rw(g_);
-    rw.copy_sources();
-    for (size_t i = 0; i < g_.nodes().size(); ++i) {
-      if (is_elided(i)) continue;
-      if (const auto at = loops_.find(i); at != loops_.end())
-        add_loop(at->second, rw);
-      else
-        rw.copy(node(i));
-    }
-    rw.copy_ends();
-    return rw.take();
-  }
-
- private:
-  const Graph& g_;
-  std::set<int32_t> kept_;            // outputs and updates
-  std::set<size_t> elided_;           // nodes
-  std::map<size_t, LoopNode> loops_;  // by node
-  std::map<int32_t, size_t> writer_;  // of values that these write
-};
-
-using Supports = std::function<bool(const Signature&)>;
-
 // ---- segments ----------------------------------------------------------------------------------
 
 class SegmentFinder {
  public:
   SegmentFinder(ViewedGraph& v, const Supports& supports)
       : v_(v), g_(v.graph()), supports_(supports) {
-    for (size_t i = 0; i < g_.nodes().size(); ++i)
-      for (const int32_t in : v.node(i).in) readers_[in].insert(i);
+    for (size_t i = 0; i < v.size(); ++i)
+      for (const int32_t in : v.reads(i)) readers_[in].insert(i);
   }
   void run() {
-    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+    for (size_t i = 0; i < v_.size(); ++i) {
+      if (v_.is_elided(i)) continue;
       write_segments(i);
       const std::vector<int32_t> segments = concatenated(g_, v_.node(i), -1);
       if (worth_segments(g_, segments)) read_segments(i, segments);
@@ -140,7 +64,7 @@ class SegmentFinder {
   std::vector<SliceView> tiling_slices(int32_t v) const {
     std::vector<SliceView> all;
     for (const size_t i : readers(v)) {
-      const std::vector<SliceView> some = slices_of(g_, i);
+      const std::vector<SliceView> some = columns_of_results(g_, i);
       if (some.empty()) return {};
       all.insert(all.end(), some.begin(), some.end());
     }
@@ -207,79 +131,6 @@ class SegmentFinder {
 };
 
 // ---- columns -----------------------------------------------------------------------------------
-
-// Slices that only loops read, which may be renamed in between.
-class ColumnReader {
- public:
-  ColumnReader(ViewedGraph& v, const Supports& supports)
-      : v_(v), g_(v.graph()), supports_(supports) {
-    for (size_t i = 0; i < g_.nodes().size(); ++i) find_slices(i);
-  }
-  void run() {
-    if (slices_.empty()) return;
-    for (size_t i = 0; i < g_.nodes().size(); ++i) find_readers(i);
-    find_copied();
-    for (const auto& [i, inputs] : read_) replace(i, inputs);
-    for (const auto& [v, view] : slices_)
-      if (!copied_.contains(view.node) && viewed_.contains(view.node))
-        v_.elide(static_cast<size_t>(g_.producer(v)));
-  }
-
- private:
-  void find_slices(size_t i) {
-    const Node& n = v_.node(i);
-    if (v_.is_elided(i)) return;
-    for (const SliceView& s : slices_of(g_, i)) slices_[s.value] = s;
-    if (keeps_rows(g_, n) && slices_.contains(n.in[0])) slices_[n.out[0]] = slices_.at(n.in[0]);
-  }
-
-  void find_readers(size_t i) {
-    std::optional<LoopNode> l = v_.loop(i);
-    if (!l || !l->loop.slices.operands.empty()) return;
-    for (size_t k = 0; k < l->in.size(); ++k) {
-      const auto view = slices_.find(l->in[k].value);
-      if (view == slices_.end() || l->is_viewed(k) || !worth_columns(g_, view->second)) continue;
-      LoopNode more = reading_slice(g_, *l, k, view->second);
-      if (!supports_(more.signature(g_))) continue;
-      l = std::move(more);
-      read_[i].insert(k);
-    }
-  }
-
-  // Slices that another node reads as well are copied for it, and the copy is used by all readers.
-  void find_copied() {
-    const auto copy = [&](int32_t v) {
-      if (const auto view = slices_.find(v); view != slices_.end())
-        copied_.insert(view->second.node);
-    };
-    for (size_t i = 0; i < g_.nodes().size(); ++i) {
-      if (keeps_rows(g_, v_.node(i))) continue;
-      const std::vector<int32_t> in = v_.reads(i);
-      for (size_t k = 0; k < in.size(); ++k)
-        if (!read_.contains(i) || !read_.at(i).contains(k)) copy(in[k]);
-    }
-    for (const auto& [v, view] : slices_)
-      if (v_.is_kept(v)) copy(v);
-  }
-
-  void replace(size_t i, const std::set<size_t>& inputs) {
-    LoopNode l = *v_.loop(i);
-    for (const size_t k : inputs) {
-      const SliceView& view = slices_.at(l.in[k].value);
-      if (copied_.contains(view.node)) continue;
-      l = reading_slice(g_, std::move(l), k, view);
-      viewed_.insert(view.node);
-    }
-    if (!l.loop.slices.operands.empty()) v_.replace(i, std::move(l));
-  }
-
-  ViewedGraph& v_;
-  const Graph& g_;
-  const Supports& supports_;
-  std::map<int32_t, SliceView> slices_;      // by value
-  std::map<size_t, std::set<size_t>> read_;  // by node: inputs that it may read as columns
-  std::set<size_t> copied_, viewed_;         // nodes of slices
-};
 
 // Concatenations of which nothing reads a segment, which may be renamed in between.
 class ColumnWriter {
@@ -389,8 +240,9 @@ class ColumnWriter {
 
 Graph elide_copies(const Graph& g, const Supports& supports) {
   ViewedGraph v(g);
+  view_swaps(v, supports);
   SegmentFinder(v, supports).run();
-  ColumnReader(v, supports).run();
+  view_columns(v, supports);
   ColumnWriter(v, supports).run();
   return v.rebuilt();
 }

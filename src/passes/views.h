@@ -8,7 +8,8 @@
 namespace ebb {
 
 // On a fused graph; `supports` says that the device has a kernel for a node in its new form.
-// What only copies is known by OpDef::copy: slices, splits, concatenations.
+// What only copies is known by OpDef::copy: slices, splits, concatenations. Swaps of runs, the
+// partners of a rotation, are such, and are read in place by loops if nothing else reads them.
 // Segments, several tensors side by side:
 // - A result that only slices tiling its last dim read is written as those slices.
 // - A concatenation that only loops read is never made: they read its segments.
