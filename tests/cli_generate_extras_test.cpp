@@ -97,9 +97,15 @@ TEST_F(CliGenerateExtras, second_pass_by_an_upscaler_network__has_its_size_and_i
                               "upscaler: upscaler"),
             std::string::npos)
       << parameters();
-  EXPECT_EQ(error("--hires 1.5:nowhere.pth"), "generate: --hires does not exist  nowhere.pth");
-  EXPECT_NE(error("--hires 1.5:nowhere").find("unknown upscaler"), std::string::npos);
+  for (const char* name : {"nowhere.pth", "nowhere"})
+    EXPECT_EQ(error(str("--hires 1.5:", name))
+                  .find(str("generate: --hires: no file and no upscaler '", name, "'")),
+              0u);
   EXPECT_NE(error("--hires 1.5:" + model_).find("no upscaler that ebb knows"), std::string::npos);
+  std::filesystem::remove(net);
+  EXPECT_EQ(error_line(str("generate --device cpu --like ", png(), " --out ", png("again"))),
+            str("generate: --hires of the picture does not exist here; --hires names another (",
+                net, ")  ", png()));
 }
 
 TEST_F(CliGenerateExtras, lora_on_the_refiner__changes_its_steps_only) {
@@ -157,7 +163,7 @@ TEST_F(CliGenerateExtras, tiling__is_along_the_axes_that_are_named) {
   EXPECT_NE(x, none);
   EXPECT_NE(x, both);
   EXPECT_EQ(made("--tiling none"), none);
-  EXPECT_EQ(error("--tiling z"), "generate: --tiling must be none, x, y or both (got 'z')");
+  EXPECT_EQ(error("--tiling z"), "generate: unknown --tiling 'z' (known: none, x, y, both)");
 }
 
 TEST_F(CliGenerateExtras, lora__is_in_the_text_by_its_tag_and_hash) {

@@ -57,6 +57,24 @@ TEST_F(CliLike, picture_by_a_sampler_of_timesteps__is_made_again_bit_for_bit) {
     }
 }
 
+// Which a folder's scheduler may have said.
+TEST_F(CliLike, options_of_the_picture__are_not_those_of_another_sampler) {
+  const std::string folder = folder_ / "diffusers",
+                    config = folder + "/scheduler/scheduler_config.json";
+  ASSERT_EQ(run_program(str("convert ", whole(), " ", folder)).code, 0);
+  std::ifstream in(config);
+  auto scheduler = nlohmann::json::parse(in);
+  scheduler["_class_name"] = "UniPCMultistepScheduler", scheduler["solver_order"] = 2;
+  std::ofstream(config) << scheduler;
+  const auto first = made(generate(folder, "--prompt fox --seed 9 --dialect diffusers"), png());
+  EXPECT_NE(nlohmann::json::parse(io::read_picture_text(png()).at("ebb")).at("options"), "");
+  EXPECT_EQ(made(like(png()), png("again")), first);
+  for (const char* other : {"--sampler euler", "--schedule karras", "--sampler auto"})
+    made(like(png(), other), png("again"));
+  EXPECT_NE(error_line(like(png(), "--sampler euler --options order=2")).find("order"),
+            std::string::npos);
+}
+
 // In the batch that it was in, since its bits may depend on that.
 TEST_F(CliLike, one_of_a_batch__is_made_again_alone) {
   const std::string folder = folder_ / "many";
@@ -157,7 +175,7 @@ TEST_F(CliLike, mistakes__name_the_file_and_the_rule) {
   EXPECT_EQ(error_line("generate --model x --quality 0 --out x.jpg"),
             "generate: --quality must be 1 to 100 (got 0)");
   EXPECT_EQ(error_line("generate --model x --format gif --out x/"),
-            "generate: --format must be png, jpg or webp (got 'gif')");
+            "generate: unknown --format 'gif' (known: png, jpg, webp)");
 }
 
 }  // namespace

@@ -197,7 +197,10 @@ TEST_F(CliGenerateModes, files_that_are_not_there__are_named_with_their_flags) {
   EXPECT_EQ(error("--lora no.safetensors:0.8"),
             "generate: --lora does not exist  no.safetensors:0.8");
   EXPECT_EQ(error("--upscale no.pth:2"), "generate: --upscale does not exist  no.pth:2");
-  EXPECT_EQ(error("--hires 2:no.pth"), "generate: --hires does not exist  no.pth");
+  EXPECT_EQ(error("--hires 2:no.pth").find("generate: --hires: no file and no upscaler 'no.pth' ("),
+            0u);
+  EXPECT_EQ(error("--hires 2:latnt"),
+            "generate: --hires: no file and no upscaler 'latnt' (did you mean 'latent'?)");
   EXPECT_EQ(error("--control none=no.png:0.5 --control-model " + model),
             "generate: --control does not exist  no.png");
   EXPECT_EQ(error("--control none=" + picture() + " --control-model no.safetensors"),
@@ -219,7 +222,7 @@ TEST_F(CliGenerateModes, words__may_have_any_case_and_switches_are_on_or_off) {
   const auto error = [&](const std::string& flags) {
     return error_line(generate(model, "--prompt fox " + flags));
   };
-  EXPECT_EQ(error("--tiling z"), "generate: --tiling must be none, x, y or both (got 'z')");
+  EXPECT_EQ(error("--tiling z"), "generate: unknown --tiling 'z' (known: none, x, y, both)");
   EXPECT_EQ(error("--json=3"),
             "generate: --json is a switch: its value must be true or false (got '--json=3')");
   EXPECT_EQ(error("--no-json=3"),
@@ -243,7 +246,7 @@ TEST_F(CliGenerateModes, mistakes__are_named) {
     return error_line(generate(model, "--prompt fox " + flags));
   };
   EXPECT_EQ(error("--strength 0.5"), "generate: --strength has no effect without --init");
-  EXPECT_EQ(error("--mask x.png"), "generate: --mask has no effect without --init");
+  EXPECT_EQ(error("--mask " + mask()), "generate: --mask has no effect without --init");
   EXPECT_EQ(error("--mask-blur 3" + init), "generate: --mask-blur has no effect without --mask");
   EXPECT_EQ(error("--fit crop --only-masked --mask " + mask() + init),
             "generate: --fit has no effect with --only-masked");
@@ -265,7 +268,14 @@ TEST_F(CliGenerateModes, mistakes__are_named) {
   EXPECT_EQ(error("--outpaint 8,0,0,0" + init),
             "generate: --size and --outpaint both say the size of the picture");
   EXPECT_EQ(error("--mask-invert --mask " + mask() + init + " --masked-content grey"),
-            "generate: --masked-content must be fill, original, noise or nothing (got 'grey')");
+            "generate: unknown --masked-content 'grey' (known: auto, fill, original, noise, "
+            "nothing)");
+  EXPECT_EQ(error("--control-resize fill"),
+            "generate: unknown --control-resize 'fill' (known: crop, stretch)");
+  EXPECT_EQ(error("--fit fill"), "generate: unknown --fit 'fill' (known: stretch, crop)");
+  const std::string help = run_program("generate --help-all").text;
+  for (const char* values : {"png, jpg or webp", "none, x, y or both"})
+    EXPECT_NE(help.find(values), help.npos) << values;
   EXPECT_EQ(error("--hires 0.5"),
             "generate: --hires: the scale must be above 1 and at most 8 (got 0.5)");
   EXPECT_EQ(error("--hires 2 --mask " + mask() + init),

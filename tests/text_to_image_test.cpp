@@ -243,6 +243,25 @@ TEST_F(TextToImageOf, sampler__is_that_of_the_folders_scheduler) {
   EXPECT_EQ(ran("diffusers"), "dpmpp_2m  1");
 }
 
+TEST_F(TextToImageOf, negative_prompt_without_effect__is_said_once_with_the_reason) {
+  TextToImageRequest q = request();
+  q.negative = "water", q.options.guidance = 1;
+  const auto said = [](const ResolvedTextToImage& r) {
+    std::vector<std::string> out = r.warnings;
+    std::erase_if(out, [](const std::string& w) { return w.find("negative") == w.npos; });
+    return out;
+  };
+  EXPECT_EQ(said(pipeline_.resolve(q)),
+            std::vector<std::string>{"--negative has no effect with --guidance 1"});
+  nlohmann::json run = golden();
+  run["unet"]["guidance_channels"] = 8;
+  q.options.guidance = 4;
+  EXPECT_EQ(said(pipeline_.resolve(q)), std::vector<std::string>{});
+  EXPECT_EQ(said(resolve(small_checkpoint(run), q)),
+            std::vector<std::string>{"--negative has no effect on a network of distilled guidance, "
+                                     "which has no negative prompt"});
+}
+
 // Whoever reads the folder. Steps and guidance are those of consistency models only where nothing
 // says them.
 TEST_F(TextToImageOf, latent_consistency_model__runs_with_its_sampler_in_every_dialect) {

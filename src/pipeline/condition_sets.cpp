@@ -22,6 +22,15 @@ RunConditions with_names(RunConditions conditions, const std::vector<std::string
   return conditions;
 }
 
+std::vector<RunConditions> parts_of(const RunConditions& conditions) {
+  std::vector<RunConditions> out;
+  const auto& all = conditions.steps;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (i == 0 || names_of(all[i]) != names_of(all[i - 1]))
+      out.push_back(with_names(conditions, names_of(all[i])));
+  return out;
+}
+
 RunConditions completed(RunConditions conditions) {
   const std::vector<RunConditions::Steps> given = conditions.steps;
   for (RunConditions::Steps& s : conditions.steps)

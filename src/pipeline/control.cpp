@@ -173,23 +173,29 @@ ControlMode control_mode(std::string_view name) {
   fail("control: the mode must be balanced, prompt, control or guess (got '", name, "')");
 }
 
-ControlInput read_control(const std::string& text) {
+ControlText parse_control(const std::string& text) {
   const size_t equals = text.find('=');
   require(equals != std::string::npos && equals > 0 && equals + 1 < text.size(),
           "control: must be KIND[/TASK]=IMAGE[:strength[:start[:end]]] (got '", text, "')");
-  ControlInput out{.image = {}, .kind = text.substr(0, equals)};
-  if (const size_t slash = out.kind.find('/'); slash != std::string::npos) {
-    out.task = out.kind.substr(slash + 1);
-    out.kind.resize(slash);
+  ControlText out{.input = {.image = {}, .kind = text.substr(0, equals)}, .file = {}};
+  ControlInput& in = out.input;
+  if (const size_t slash = in.kind.find('/'); slash != std::string::npos) {
+    in.task = in.kind.substr(slash + 1);
+    in.kind.resize(slash);
   }
   const FileAndNumbers said =
       file_and_numbers(text.substr(equals + 1), 3, "control", "strength, start or end");
-  out.strength = said.number(0, out.strength);
-  out.start = said.number(1, out.start);
-  out.end = said.number(2, out.end);
-  require(std::filesystem::exists(said.file), "generate: --control does not exist  ", said.file);
-  out.image = io::read_image(said.file, 3);
+  in.strength = said.number(0, in.strength);
+  in.start = said.number(1, in.start);
+  in.end = said.number(2, in.end);
+  out.file = said.file;
   return out;
+}
+
+ControlInput read_control(const std::string& text) {
+  ControlText out = parse_control(text);
+  out.input.image = io::read_image(out.file, 3);
+  return std::move(out.input);
 }
 
 Tensor control_image(std::string_view kind, const Tensor& image) {

@@ -36,7 +36,13 @@ struct ControlInput {
   bool stretch = false;       // to the size of the picture, else the middle is cut out
   ControlMode mode = ControlMode::balanced;
 };
-// "KIND[/TASK]=IMAGE[:strength[:start[:end]]]", reads the file. Throws Error.
+// "KIND[/TASK]=IMAGE[:strength[:start[:end]]]". Throws Error.
+struct ControlText {
+  ControlInput input;  // without the image
+  std::string file;
+};
+ControlText parse_control(const std::string& text);
+// The same, with the image. Throws Error.
 ControlInput read_control(const std::string& text);
 
 // What a kind makes of an image: none, invert, threshold, canny. Others need networks that ebb

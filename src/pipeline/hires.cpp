@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -91,6 +90,12 @@ std::string hires_menu_name(std::string_view upscaler) {
   return std::string(upscaler);
 }
 
+std::vector<std::string> hires_upscalers() {
+  std::vector<std::string> out;
+  for (const auto& u : upscalers) out.emplace_back(u.name);
+  return out;
+}
+
 std::string hires_upscaler(std::string_view name) {
   for (const auto& u : upscalers)
     if (same_name(u.name, name)) return std::string(u.name);
@@ -111,11 +116,7 @@ Hires parse_hires(std::string_view text) {
   out.scale = number(parts[0], "the scale", text);
   const std::string known = hires_upscaler(parts[1]);
   if (!parts[1].empty()) out.upscaler = known.empty() ? parts[1] : known;
-  out.network =
-      hires_upscaler(out.upscaler).empty() && std::filesystem::is_regular_file(out.upscaler);
-  const bool path = out.upscaler.find_first_of("/.") != std::string::npos;
-  require(out.network || !known.empty() || !path, "generate: --hires does not exist  ",
-          out.upscaler);
+  out.network = known.empty() && !parts[1].empty();
   if (!parts[2].empty()) {
     const double steps = number(parts[2], "the steps", text);
     require(steps >= 0 && steps <= 10000 && steps == std::floor(steps),
@@ -141,9 +142,8 @@ ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple) {
 }
 
 std::shared_ptr<const RunMode> hires_mode(const Hires& hires, const ResolvedRequest& request) {
-  std::vector<std::string> names;
-  for (const auto& u : upscalers) names.emplace_back(u.name);
-  if (!hires.network) check_known("generate: --hires: unknown upscaler", hires.upscaler, names);
+  if (!hires.network)
+    check_known("generate: --hires: unknown upscaler", hires.upscaler, hires_upscalers());
   return std::make_shared<HiresMode>(hires, request);
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "pipeline/run_mode.h"
 
@@ -21,12 +22,13 @@ struct Hires {
   bool network = false;
 };
 // "SCALE[:upscaler[:steps[:strength]]]"; what is empty keeps its default, and names may be written
-// as in A1111's menu. An upscaler of no known
-// name that is a file is a network. Throws Error.
+// as in A1111's menu. An upscaler of no known name is a file with a network. Throws Error.
 Hires parse_hires(std::string_view text);
 
 // The name in A1111's menu; of a network its own.
 std::string hires_menu_name(std::string_view upscaler);
+// The names of all but networks.
+std::vector<std::string> hires_upscalers();
 // The upscaler that is meant, as ebb or A1111's menu writes it, whatever the case and punctuation:
 // "Latent (nearest-exact)"; "" for others.
 std::string hires_upscaler(std::string_view name);

@@ -16,8 +16,8 @@
 namespace ebb {
 namespace {
 
-// Throws Error if states and pictures of a request, with the plan's vectors and arena where these
-// are the host's, do not fit.
+// Throws OutOfMemory if states and pictures of a request, with the plan's vectors and arena where
+// these are the host's, do not fit.
 void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& device) {
   const int64_t numbers = r.batch * r.sample.numel();
   constexpr int64_t of_states = 2 * sizeof(double) + sizeof(float);
@@ -26,10 +26,11 @@ void check_memory(const ResolvedRequest& r, const Denoiser& d, const Device& dev
   if (device.on_host())
     bytes +=
         d.missing_bytes() + d.options().vectors * numbers * static_cast<int64_t>(sizeof(float));
-  const int64_t free = free_host_memory();
-  require(bytes <= free, "sample: out of memory: ", r.batch, " at a time of --n ", r.count(),
-          " need ", bytes / 1000000, " MB, and ", free / 1000000,
-          " MB are free; a smaller --batch or --n needs less");
+  const int64_t free = device.on_host() ? device.free_memory() : free_host_memory();
+  if (bytes <= free) return;
+  throw OutOfMemory(str("sample: out of memory: ", r.batch, " at a time of --n ", r.count(),
+                        " need ", bytes / 1000000, " MB, and ", free / 1000000,
+                        " MB are free; a smaller --batch or --n needs less"));
 }
 
 // Before a plan is compiled.
@@ -51,6 +52,23 @@ Pipeline::Sampled sample_switching(const NextEvaluator& next, const ResolvedRequ
   return out;
 }
 
+// What the denoisers of a run get, which take turns where conditions come and go. Rules remember a
+// run, and known regions lie in a denoiser: then there is one, with 0 for what a step lacks.
+std::vector<RunInputs> parts_of(const ResolvedRequest& r, const RunInputs& inputs) {
+  if (!changes_names(inputs.conditions)) return {inputs};
+  RunInputs part = inputs;
+  std::vector<RunInputs> out;
+  if (!r.rules.empty() || inputs.known) {
+    part.conditions = completed(inputs.conditions);
+    return {part};
+  }
+  for (RunConditions& c : ebb::parts_of(inputs.conditions)) {
+    part.conditions = std::move(c);
+    out.push_back(part);
+  }
+  return out;
+}
+
 }  // namespace
 
 Pipeline::Pipeline(LoadedModel model, Context context, const PipelineOptions& options)
@@ -63,10 +81,10 @@ DType Pipeline::dtype_of(const ResolvedRequest& r) const {
   return r.dtype ? *r.dtype : usual_dtype(model_.weights.get(), *context_.device);
 }
 
+// Of a part of a run.
 DenoiserOptions Pipeline::plan_options(const ResolvedRequest& r, const RunInputs& inputs) const {
   std::vector<nn::Condition> given = class_conditions(model_.config);
-  std::ranges::copy(completed(inputs.conditions).conditions(conditions_of(model_)),
-                    std::back_inserter(given));
+  std::ranges::copy(inputs.conditions.conditions(conditions_of(model_)), std::back_inserter(given));
   if (r.distilled)
     std::ranges::copy_if(model_.model->conditions(model_.config), std::back_inserter(given),
                          [](const nn::Condition& c) { return c.name == nn::guidance_scale; });
@@ -159,13 +177,22 @@ Denoiser& Pipeline::denoiser_for(const ResolvedRequest& r, const RunInputs& inpu
   }
 }
 
-Pipeline::Needs Pipeline::needs(const ResolvedRequest& r, const RunInputs& inputs) {
-  const Denoiser& d = planned(plan_options(r, inputs));
-  return {d.needs(), d.hoisted_needs()};
+void Pipeline::prepare(const ResolvedRequest& r, const RunInputs& inputs) {
+  for (const RunInputs& part : parts_of(r, inputs)) denoiser_for(r, part);
+}
+
+std::vector<Pipeline::Needs> Pipeline::needs(const ResolvedRequest& r, const RunInputs& inputs) {
+  std::vector<Needs> out;
+  for (const RunInputs& part : parts_of(r, inputs)) {
+    const Denoiser& d = planned(plan_options(r, part));
+    out.push_back({d.needs(), d.hoisted_needs(), part.conditions.steps.size() > 1});
+  }
+  return out;
 }
 
 void Pipeline::drop(const ResolvedRequest& r, const RunInputs& inputs) {
-  if (const auto known = find(plan_options(r, inputs)); known != plans_.end()) plans_.erase(known);
+  for (const RunInputs& part : parts_of(r, inputs))
+    if (const auto known = find(plan_options(r, part)); known != plans_.end()) plans_.erase(known);
 }
 
 void Pipeline::release() {
@@ -187,54 +214,81 @@ Denoiser& Pipeline::checked(const ResolvedRequest& r, const RunInputs& inputs, i
   return d;
 }
 
-// A denoiser for each set of conditions.
-NextEvaluator Pipeline::evaluators(const ResolvedRequest& r, const RunInputs& inputs,
-                                   int64_t first) {
-  struct Now {
-    std::optional<std::vector<std::string>> names;
-    RunInputs inputs;
-  };
-  const auto now = std::make_shared<Now>(Now{.names = {}, .inputs = inputs});
-  const bool changes = changes_names(inputs.conditions);
-  return [this, now, changes, &r, &inputs, first](const RunClock& clock,
-                                                  double) -> std::optional<Evaluator> {
-    const RunConditions& all = inputs.conditions;
-    std::vector<std::string> wanted;
-    if (!all.empty()) wanted = names_of(clock.of(all));
-    if (now->names == wanted) return {};
-    now->names = wanted;
-    if (changes) now->inputs.conditions = with_names(all, wanted);
-    return Evaluator{&checked(r, now->inputs, first), &r, &now->inputs};
-  };
-}
+// The denoisers of the parts of a run. One whose part is over gives back what its runs take; its
+// weights stay unless one component is on the device at a time.
+class Pipeline::PartEvaluators {
+ public:
+  PartEvaluators(Pipeline& of, const ResolvedRequest& r, const RunInputs& inputs, int64_t first)
+      : of_(of),
+        r_(r),
+        conditions_(inputs.conditions),
+        parts_(parts_of(r, inputs)),
+        first_(first) {}
+
+  // As a NextEvaluator.
+  std::optional<Evaluator> next(const RunClock& now) {
+    const RunInputs* part = &parts_[0];
+    if (parts_.size() > 1) {
+      const auto names = names_of(now.of(conditions_));
+      part = &*std::ranges::find_if(
+          parts_, [&](const RunInputs& p) { return names_of(p.conditions.steps[0]) == names; });
+    }
+    if (part == now_) return {};
+    leave();
+    now_ = part;
+    denoiser_ = &of_.checked(r_, *part, first_);
+    return Evaluator{denoiser_, &r_, part};
+  }
+  // When the run is over.
+  void leave() {
+    if (denoiser_ && parts_.size() > 1) {
+      denoiser_->release();
+      if (parts_[0].hoisted_leaves && of_.model_.weights) of_.model_.weights->drop_unused();
+    }
+    denoiser_ = nullptr;
+  }
+
+ private:
+  Pipeline& of_;
+  const ResolvedRequest& r_;
+  const RunConditions& conditions_;
+  std::vector<RunInputs> parts_;
+  int64_t first_;
+  const RunInputs* now_ = nullptr;
+  Denoiser* denoiser_ = nullptr;
+};
 
 Pipeline::Sampled Pipeline::sample(const ResolvedRequest& r, int64_t first, const RunInputs& inputs,
                                    const std::function<bool(double)>& progress) {
   poll(progress);
-  const bool changes = changes_names(inputs.conditions);
-  if (changes && r.rules.empty() && !inputs.known)
-    return sample_switching(evaluators(r, inputs, first), r, first, inputs, progress);
-  RunInputs all = inputs;
-  if (changes) all.conditions = completed(inputs.conditions);
-  return sample_by(denoiser_for(r, all), r, first, all, progress);
+  const std::vector<RunInputs> parts = parts_of(r, inputs);
+  if (parts.size() == 1) return sample_by(denoiser_for(r, parts[0]), r, first, parts[0], progress);
+  PartEvaluators by(*this, r, inputs, first);
+  Sampled out = sample_switching([&](const RunClock& now, double) { return by.next(now); }, r,
+                                 first, inputs, progress);
+  by.leave();
+  return out;
 }
 
 Pipeline::Sampled Pipeline::sample_handed_over(const ResolvedRequest& r, int64_t first,
                                                const RunInputs& inputs, const Successor& next,
                                                const std::function<bool(double)>& progress) {
   poll(progress);
-  const NextEvaluator before = evaluators(r, inputs, first),
-                      after = next.pipeline.evaluators(next.request, next.inputs, first);
+  PartEvaluators before(*this, r, inputs, first),
+      after(next.pipeline, next.request, next.inputs, first);
   bool begun = false, handed_over = false;
   const auto either = [&](const RunClock& now, double sigma) {
     if (!handed_over && next.at(sigma)) {
       handed_over = true;
+      before.leave();
       if (begun && inputs.hoisted_leaves) release();
     }
     begun = true;
-    return handed_over ? after(now, sigma) : before(now, sigma);
+    return handed_over ? after.next(now) : before.next(now);
   };
-  return sample_switching(either, next.whole, first, inputs, progress);
+  Sampled out = sample_switching(either, next.whole, first, inputs, progress);
+  before.leave(), after.leave();
+  return out;
 }
 
 Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
@@ -248,9 +302,9 @@ Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest&
   Sampled out;
   const State x = run_batch(denoiser, r, inputs, first, [&](const Progress& p) {
     out.steps = p.step;
-    ahead.step();
-    return shown.step(p.step, p.steps);
+    return shown.step(ahead.step(p.step), p.steps);
   });
+  shown.end();
   out.samples = images_of(x, r, first);
   out.evaluations = denoiser.evaluations() - before;
   return out;
@@ -258,7 +312,7 @@ Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest&
 
 Generated Pipeline::generate(const ResolvedRequest& r, const std::function<bool(double)>& progress,
                              const RunConditions& conditions) {
-  const RunInputs inputs{.conditions = conditions};
+  const RunInputs inputs{.conditions = completed(conditions)};
   Denoiser& denoiser = denoiser_for(r, inputs);
   Generated out{.ran = ran(r),
                 .start_noise = r.noise.source,

@@ -42,16 +42,19 @@ class Pipeline {
     return ebb::resolve(model_, request, options);
   }
 
-  // Compiles the plan of a request if it is not there, and takes what memory is sure. Throws Error
+  // Compiles the plans of a request that are not there, and takes what memory is sure. Throws Error
   // where memory is short.
-  void prepare(const ResolvedRequest& r, const RunInputs& inputs = {}) { denoiser_for(r, inputs); }
+  void prepare(const ResolvedRequest& r, const RunInputs& inputs = {});
   // What the plans of a request need, compiled without a look at the memory that is free.
   struct Needs {
     PlanNeeds step;                    // of an evaluation
     std::optional<PlanNeeds> hoisted;  // of what is computed once for them
+    bool hoists_again = false;         // as the values of conditions change
   };
-  Needs needs(const ResolvedRequest& r, const RunInputs& inputs);
-  void drop(const ResolvedRequest& r, const RunInputs& inputs);  // that plan
+  // In their order: where the conditions change during a run there are several plans, of which one
+  // has memory to run at a time.
+  std::vector<Needs> needs(const ResolvedRequest& r, const RunInputs& inputs);
+  void drop(const ResolvedRequest& r, const RunInputs& inputs);  // those plans
   // All plans, and weights that nothing else has, let go of the device's memory.
   void release();
   // Samples the images [first, first + ResolvedRequest::batch) of a request, fewer at its end.
@@ -94,8 +97,7 @@ class Pipeline {
     std::string component;
     std::unique_ptr<Denoiser> denoiser;
   };
-  // Of the parts of a run with other conditions than the part before.
-  NextEvaluator evaluators(const ResolvedRequest& r, const RunInputs& inputs, int64_t first);
+  class PartEvaluators;
   Sampled sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
                     const RunInputs& inputs, const std::function<bool(double)>& progress);
   DenoiserOptions plan_options(const ResolvedRequest& r, const RunInputs& inputs) const;

@@ -162,6 +162,26 @@ TEST(pipeline, branches_without_room_for_all__are_evaluated_one_by_one) {
   EXPECT_THROW(generate(std::make_shared<FarDevice>(used / 4)), OutOfMemory);
 }
 
+// A step of a device that works by itself is told when the next one was enqueued, and 1 when the
+// pictures are there.
+TEST(pipeline, progress__is_of_steps_that_are_done) {
+  GenerateOptions four = two_steps;
+  four.steps = 4;
+  const auto told = [&](const Context& context) {
+    Pipeline p(tiny(), context);
+    std::vector<double> out;
+    p.generate(p.resolve({.classes = {0}}, four), [&](double share) {
+      out.push_back(share);
+      return true;
+    });
+    return out;
+  };
+  EXPECT_EQ(told({.device = std::make_shared<FarDevice>()}),
+            (std::vector<double>{0, 0, 0.25, 0.5, 0.75, 1}));
+  const std::vector<double> here = told(cpu());
+  EXPECT_EQ(std::ranges::count(here, 1.0), 2) << "of the last kernel and of the last step";
+}
+
 TEST(pipeline, faults_of_other_kinds__drop_no_plan) {
   const auto device = std::make_shared<FarDevice>();
   Pipeline p(tiny(), {.device = device});

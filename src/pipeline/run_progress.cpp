@@ -18,8 +18,11 @@ RunMeter::RunMeter(const StageWork& work, std::function<bool(const RunProgress&)
 
 // Stages that were measured go on as they did; others are as fast as the one with the most work.
 double RunMeter::seconds_left() const {
-  constexpr double enough = 0.005;  // of a stage
-  const auto measured = [&](size_t s) { return done_[s] - first_done_[s] >= enough; };
+  constexpr double share = 0.005, time = 1;  // of a stage, or seconds: enough of either
+  const auto measured = [&](size_t s) {
+    const double done = done_[s] - first_done_[s];
+    return done >= share || (done > 0 && seconds_[s] - first_seconds_[s] >= time);
+  };
   const auto whole = [&](size_t s) {  // seconds
     return (seconds_[s] - first_seconds_[s]) / (done_[s] - first_done_[s]);
   };

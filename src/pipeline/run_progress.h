@@ -16,7 +16,8 @@ std::string_view name_of(Stage stage);
 struct RunProgress {
   Stage stage = Stage::text;
   double of_stage = 0, of_run = 0;  // what is done, 0 to 1
-  // Of the run; negative: not known, as the stage with the most work has not run for long enough.
+  // Of the run; negative: not known, as the stage with the most work has not run for long enough:
+  // beyond what it told first, a second or a two-hundredth of it.
   double seconds_left = -1;
 };
 

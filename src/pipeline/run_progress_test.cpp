@@ -50,5 +50,22 @@ TEST(run_progress, shares_of_a_small_stage__do_not_hide_the_time) {
   EXPECT_GT(left, 0);
 }
 
+// A thousand pictures of twenty steps.
+TEST(run_progress, time_of_a_long_run__is_told_after_a_second_of_its_steps) {
+  double left = -1;
+  RunMeter meter({1, 0, 1000, 0}, [&](const RunProgress& p) {
+    left = p.seconds_left;
+    return true;
+  });
+  const auto step = [&](int i) { meter.show(Stage::sampling, i / 20000.0); };
+  step(1);
+  wait(500);
+  step(2);
+  EXPECT_LT(left, 0) << "half a second";
+  wait(600);
+  step(3);
+  EXPECT_GT(left, 9000);
+}
+
 }  // namespace
 }  // namespace ebb

@@ -28,10 +28,15 @@ class Shown {
     if (!step(0, static_cast<int64_t>(r_.call.sigmas.size()) - 1))
       throw Cancelled("sample: stopped before a step");
   }
+  // `step` of the steps are done.
   bool step(int64_t step, int64_t steps) {
     step_ = static_cast<double>(step), steps_ = static_cast<double>(std::max<int64_t>(steps, 1));
     evaluations_ = denoiser_.evaluations();
     return tell(step_);
+  }
+  // All are. Throws Cancelled.
+  void end() {
+    if (step_ < steps_ && !tell(step_ = steps_)) throw Cancelled("sample: stopped at its end");
   }
 
  private:

@@ -25,6 +25,7 @@ class CountingDevice final : public Device {
 
   std::string_view backend() const override { return "cpu"; }
   std::string description() const override { return "counts events"; }
+  bool on_host() const override { return here; }
   bool fast_in(DType /*dtype*/) const override { return false; }
   int64_t free_memory() const override { return 0; }
   std::shared_ptr<Buffer> allocate(int64_t /*bytes*/) override { return nullptr; }
@@ -34,20 +35,29 @@ class CountingDevice final : public Device {
     return std::make_unique<Numbered>(events_++, waited);
   }
 
+  bool here = false;
   std::vector<int> waited;
 
  private:
   int events_ = 0;
 };
 
-TEST(StepsAhead, step__waits_for_the_one_before_it) {
+TEST(StepsAhead, step__tells_of_those_that_were_waited_for) {
   CountingDevice device;
   StepsAhead ahead(device);
-  ahead.step();
+  EXPECT_EQ(ahead.step(1), 0);
   EXPECT_EQ(device.waited, std::vector<int>{}) << "the first step may still run";
-  ahead.step();
-  ahead.step();
+  EXPECT_EQ(ahead.step(2), 1);
+  EXPECT_EQ(ahead.step(3), 2);
   EXPECT_EQ(device.waited, (std::vector<int>{0, 1}));
+}
+
+TEST(StepsAhead, step_on_the_host__is_done_when_it_is_told) {
+  CountingDevice device;
+  device.here = true;
+  StepsAhead ahead(device);
+  EXPECT_EQ(ahead.step(1), 1);
+  EXPECT_EQ(ahead.step(2), 2);
 }
 
 }  // namespace

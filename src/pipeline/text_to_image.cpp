@@ -25,6 +25,12 @@ void take_size(TextToImageRequest& q, const LoadedModel& m) {
   q.size = own ? own_size(m) : size_of_run(q.init->picture, pixel_multiple(m));
 }
 
+std::string why_unguided(const ResolvedRequest& r) {
+  if (r.distilled) return "on a network of distilled guidance, which has no negative prompt";
+  if (!r.options.rules.empty()) return "with --rules " + r.options.rules;
+  return str("with --guidance ", r.options.guidance);
+}
+
 // What the first pass starts from.
 void add_start(RunPass& pass, const TextToImageRequest& q, const LoadedModel& m) {
   if (!q.mask) add_unmasked(pass, m);
@@ -182,7 +188,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   const std::vector<std::string>& found = r.first().warnings;
   r.warnings.insert(r.warnings.end(), found.begin(), found.end());
   if (!request.negative.empty() && !r.first().guided)
-    r.warnings.push_back("negative: the negative prompt has no effect with --guidance 1");
+    r.warnings.push_back("--negative has no effect " + why_unguided(r.first()));
   require(!request.init || !request.init->exact_steps ||
               picture_dialect(r.request.options.dialect).exact_steps,
           "generate: --exact-steps is A1111's option and has no effect in dialect ",

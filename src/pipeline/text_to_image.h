@@ -83,7 +83,8 @@ struct Picture {
 
 // All may be empty. They are called on the thread of run().
 struct RunEvents {
-  // At the start of a stage and often within: returning false stops the run within a step.
+  // At the start of a stage and often within: returning false stops the run within a step, that one
+  // which a GPU has begun.
   std::function<bool(const RunProgress&)> progress = {};
   std::function<void(Picture)> picture = {};           // each as soon as it is ready, in order
   std::function<void(const StepView&)> step = {};      // of a pass over a batch, for previews

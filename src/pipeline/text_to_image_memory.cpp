@@ -13,6 +13,11 @@ struct PixelWork {
   double scale = 1;  // to which they are enlarged
 };
 
+constexpr std::string_view stage_of(PixelWork::Kind kind) {
+  constexpr std::string_view names[] = {"encoding", "decoding", "enlarging"};
+  return names[static_cast<size_t>(kind)];
+}
+
 // A component of which one plan has memory at a time.
 class OnePlan {
  public:
@@ -34,10 +39,53 @@ class OnePlan {
   PlanNeeds needs_;
 };
 
-void leave(DeviceModel& device, const Pipeline::Needs& denoiser) {
-  if (denoiser.hoisted) device.leave(*denoiser.hoisted);
-  device.leave(denoiser.step);
-}
+// A plan that lets go of its weights, of the rest, or of both.
+struct Leaving {
+  bool weights = true, rest = true;
+  PlanNeeds of(const PlanNeeds& p) const {
+    return {.own = rest ? p.own : 0,
+            .weights = weights ? p.weights : WeightNeeds{},
+            .arena = rest ? p.arena : 0};
+  }
+};
+
+// The denoisers of a pass.
+class PassModel {
+ public:
+  PassModel(std::vector<Pipeline::Needs> parts, bool one_by_one)
+      : parts_(std::move(parts)), one_by_one_(one_by_one) {}
+
+  // `beside`: what is taken while one of them has memory.
+  void run(DeviceModel& device, const std::function<void()>& beside) {
+    for (const Pipeline::Needs& n : parts_) {
+      hoist(device, n);
+      device.take(n.step);
+      beside();
+      // a prompt that changes is encoded in between
+      if (one_by_one_ && n.hoists_again) hoist(device, n);
+      if (one_by_one_ || parts_.size() > 1) leave(device, n, {.weights = one_by_one_});
+    }
+  }
+  // All that run() left.
+  void leave(DeviceModel& device) const {
+    for (const Pipeline::Needs& n : parts_) leave(device, n, {.rest = parts_.size() == 1});
+  }
+
+ private:
+  // What is computed once.
+  void hoist(DeviceModel& device, const Pipeline::Needs& n) const {
+    if (!n.hoisted) return;
+    device.take(*n.hoisted);
+    if (one_by_one_) device.leave(*n.hoisted);
+  }
+  void leave(DeviceModel& device, const Pipeline::Needs& n, const Leaving& what) const {
+    if (n.hoisted && !one_by_one_) device.leave(what.of(*n.hoisted));
+    device.leave(what.of(n.step));
+  }
+
+  std::vector<Pipeline::Needs> parts_;
+  bool one_by_one_;
+};
 
 // Behind the first one, which is the largest.
 std::vector<int64_t> smaller(std::span<const int64_t> sides) {
@@ -147,7 +195,7 @@ class TextToImage::PixelModel {
   void run(const std::vector<PixelWork>& all) {
     for (const auto& [kind, shape, scale] : all) {
       of_.poll_();
-      device_.begin(kind == PixelWork::Kind::enlarge ? "enlarging" : "encoding");
+      device_.begin(stage_of(kind));
       if (kind == PixelWork::Kind::encode)
         encoding_.use(shape, of_.encoder(dtype_).needs(shape, policy_.decoder_tile),
                       policy_.one_by_one);
@@ -189,14 +237,15 @@ class TextToImage::PixelModel {
 std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const Sketch& s,
                                              const MemoryPolicy& policy) {
   const DType dtype = pipeline_.dtype_of(r.first());
-  std::vector<Pipeline::Needs> denoisers;
+  std::vector<PassModel> denoisers;
   for (size_t i = 0; i < r.passes.size(); ++i) {
     RunInputs in = s.inputs[i];
     in.together = !policy.together;
     pipeline_of(r.passes[i]).drop(r.passes[i].request, in);  // is not wanted any more
     in.together = policy.together;
     poll_();
-    denoisers.push_back(pipeline_of(r.passes[i]).needs(r.passes[i].request, in));
+    denoisers.emplace_back(pipeline_of(r.passes[i]).needs(r.passes[i].request, in),
+                           policy.one_by_one);
   }
   DeviceModel device(context_.memory->used());
   text_stage(device, s, policy);
@@ -205,26 +254,15 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
   for (size_t i = 0; i < r.passes.size(); ++i) {
     pixels.run(s.begins[i]);
     device.begin("sampling");
-    const Pipeline::Needs& n = denoisers[i];
-    const auto hoist = [&] {
-      if (!n.hoisted) return;
-      device.take(*n.hoisted);
-      if (policy.one_by_one) device.leave(*n.hoisted);
-    };
-    hoist();
-    device.take(n.step);
-    pixels.preview(r.passes[i].request.sample);
-    // a prompt that changes is encoded in between
-    if (policy.one_by_one && s.inputs[i].conditions.steps.size() > 1) hoist();
-    if (policy.one_by_one) device.leave(n.step);
+    denoisers[i].run(device, [&] { pixels.preview(r.passes[i].request.sample); });
   }
   if (!r.request.pixels) return std::move(device).stages();
   if (policy.denoiser_leaves && !policy.one_by_one && r.request.count <= r.first().batch)
-    for (const Pipeline::Needs& n : denoisers) leave(device, n);
-  device.begin("decoding");
+    for (const PassModel& denoiser : denoisers) denoiser.leave(device);
+  device.begin(stage_of(PixelWork::Kind::decode));
   pixels.decode(s.latents);
   if (upscaler_) {
-    device.begin("enlarging");
+    device.begin(stage_of(PixelWork::Kind::enlarge));
     pixels.enlarge(s.pixels, r.request.upscale);
   }
   return std::move(device).stages();

@@ -56,7 +56,7 @@ Tensor TextToImage::decoded(const Tensor& latents, DType dtype,
 }
 
 // Of one picture's latents, as it is handed out. They are worth more than what lies on the device:
-// where memory runs out, that goes.
+// where memory runs out, that goes, and from then on one component is there at a time.
 Tensor TextToImage::pixels_of(const ResolvedTextToImage& r, const Tensor& latents,
                               const std::function<bool(double)>& progress) {
   const double half = upscaler_ ? 0.5 : 1;  // of the work, as far as it matters
@@ -76,10 +76,9 @@ Tensor TextToImage::pixels_of(const ResolvedTextToImage& r, const Tensor& latent
   } catch (const OutOfMemory&) {
     release();
   }
-  if (tell_)
-    tell_(
-        "warning: out of memory while decoding: lets go of the other components and decodes "
-        "again");
+  if (tell_ && !policy_.one_by_one)
+    tell_("warning: out of memory while decoding: goes on with one component at a time");
+  policy_.encoders_leave = policy_.one_by_one = true;
   return made();
 }
 

@@ -61,6 +61,8 @@ void add_positional(CLI::App& app, const std::string& name, std::string& value,
                     const std::string& help, Positional kind = Positional::required);
 // Another text of help for a flag that is there.
 void describe_flag(CLI::App& app, const std::string& flag, const std::string& help);
+// Puts the values of a field behind its flag's help, unless that speaks of all of them.
+void describe_choices(CLI::App& app, std::string_view field, const std::vector<std::string>& names);
 // Puts a paragraph between the flags and the example of the help.
 void add_help_paragraph(CLI::App& app, const std::string& text);
 // The names of the fields whose flags were given, once the app is parsed.
@@ -74,7 +76,7 @@ void check_model_flag(const CLI::App& app, const std::string& model, std::string
 // A file in the folder of a run; "" if the checkpoint is a file, not such a folder.
 std::string in_run_folder(const std::string& checkpoint, std::string_view file);
 // The flag of a field: --image-size for image_size.
-std::string flag_of(std::string field);
+std::string flag_of(std::string_view field);
 // The value of a flag in raw arguments; "" if it is not there.
 std::string flag_value(const std::vector<std::string>& words, std::string_view flag);
 

@@ -38,8 +38,6 @@ std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
     check_unused(fields_of(given), fields_of(plain), {"control_mode", "control_resize"},
                  "without --control");
   }
-  require(flags.control_resize == "crop" || flags.control_resize == "stretch",
-          "generate: --control-resize must be crop or stretch (got '", flags.control_resize, "')");
   std::vector<ControlInput> out;
   for (const std::string& text : flags.control.texts) {
     out.push_back(read_control(text));

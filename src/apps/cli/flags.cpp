@@ -96,9 +96,10 @@ std::string in_run_folder(const std::string& checkpoint, std::string_view file) 
   return fs::is_directory(checkpoint, ignored) ? (fs::path(checkpoint) / file).string() : "";
 }
 
-std::string flag_of(std::string field) {
-  std::ranges::replace(field, '_', '-');
-  return "--" + field;
+std::string flag_of(std::string_view field) {
+  std::string out = str("--", field);
+  std::ranges::replace(out, '_', '-');
+  return out;
 }
 
 void add_positional(CLI::App& app, const std::string& name, std::string& value,
@@ -108,6 +109,17 @@ void add_positional(CLI::App& app, const std::string& name, std::string& value,
 
 void describe_flag(CLI::App& app, const std::string& flag, const std::string& help) {
   app.get_option(flag)->description(help);
+}
+
+void describe_choices(CLI::App& app, std::string_view field,
+                      const std::vector<std::string>& names) {
+  CLI::Option* flag = app.get_option(flag_of(field));
+  std::string help = flag->get_description();
+  if (std::ranges::all_of(names, [&](const std::string& n) { return help.find(n) != help.npos; }))
+    return;
+  for (size_t i = 0; i < names.size(); ++i)
+    help += str(i == 0 ? ": " : i + 1 < names.size() ? ", " : " or ", names[i]);
+  flag->description(help);
 }
 
 void add_help_paragraph(CLI::App& app, const std::string& text) {

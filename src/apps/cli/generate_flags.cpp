@@ -1,5 +1,8 @@
 #include "apps/cli/generate_flags.h"
 
+#include "base/names.h"
+#include "pipeline/hires.h"
+
 namespace ebb::cli {
 
 std::string_view help_of_generate(std::string_view field, std::string_view help) {
@@ -24,9 +27,12 @@ InputFiles input_files(const GenerateFlags& o) {
   out.add("init", o.modes.init);
   out.add("mask", o.modes.mask);
   out.add("hires", o.modes.upscaler_file());
-  out.add("refiner", o.modes.refiner);
+  out.add("refiner", o.modes.refiner_file());
   out.add("refiner_lora", o.modes.refiner_lora.texts);
-  out.add("control", o.control.control.texts);
+  std::vector<std::string> images;
+  for (const std::string& text : o.control.control.texts)
+    images.push_back(parse_control(text).file);
+  out.add("control", images);
   out.add("control_model", o.control.control_model.texts);
   out.add("image_encoder", o.control.image_encoder);
   out.add("upscale", o.control.upscale);
@@ -40,6 +46,9 @@ void check_inputs(const GenerateFlags& o) {
   check_not_input(o.out, all, "generate");
   if (!o.preview.empty()) all.add("preview_decoder", o.preview_decoder);
   all.add("embedding_dir", o.embedding_dir);
+  for (const InputFile& f : all.all())
+    if (f.name == "hires" && f.path.empty())
+      fail_unknown("generate: --hires: no file and no upscaler", f.text, hires_upscalers());
   check_there(all, "generate");
 }
 

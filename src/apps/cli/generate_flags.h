@@ -69,7 +69,7 @@ struct GenerateFlags {
       "a small picture of the run as it goes on, FILE[:k] or terminal[:k]: every k steps");
     f("preview_decoder", preview_decoder,
       "with --preview: a small autoencoder (TAESD) that makes it; else a linear map does");
-    f("format", format, "of the files in a folder: png, jpg or webp");
+    f("format", format, "of the files in a folder");
     f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
     f("like", like, "a picture whose settings are taken: one by ebb is made again");
     f("memory", memory, "of the device, to keep within: 5GB, 800MB; auto: what is free");
@@ -96,9 +96,10 @@ struct GenerateFlags {
   }
 };
 
-// What decides how pictures look.
+// What decides how pictures look. Throws Error for texts that name files in another form.
 InputFiles input_files(const GenerateFlags& o);
-// Throws Error for files that are not there, and where --out is one of them.
+// Throws Error for files that are not there, and where --out is one of them. Asked before any is
+// read.
 void check_inputs(const GenerateFlags& o);
 
 }  // namespace ebb::cli

@@ -85,8 +85,8 @@ void show_common(CLI::App& app, const Command& command) {
   for (CLI::Option* o : app.get_options()) {
     if (o->get_positional() || o == app.get_help_ptr() || o == app.get_help_all_ptr()) continue;
     const std::string flag = "--" + o->get_lnames()[0];
-    const bool common = std::ranges::any_of(
-        command.common, [&](std::string_view f) { return flag_of(std::string(f)) == flag; });
+    const bool common =
+        std::ranges::any_of(command.common, [&](std::string_view f) { return flag_of(f) == flag; });
     hidden += common ? 0 : 1;
     o->group(common ? "Options" : "");
   }
@@ -100,9 +100,8 @@ void check_repeats(const Command& command, const std::vector<std::string>& words
     if (word == "--") return;
     if (!word.starts_with("--")) continue;
     const std::string flag = word.substr(0, word.find('='));
-    if (std::ranges::any_of(command.repeated, [&](std::string_view field) {
-          return flag_of(std::string(field)) == flag;
-        }))
+    if (std::ranges::any_of(command.repeated,
+                            [&](std::string_view field) { return flag_of(field) == flag; }))
       continue;
     require(seen.insert(flag).second, command.name, ": ", flag, " is given more than once");
   }

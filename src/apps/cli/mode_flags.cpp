@@ -1,11 +1,10 @@
 #include "apps/cli/mode_flags.h"
 
-#include <filesystem>
-
 #include "apps/cli/picture_output.h"
 #include "apps/cli/unused_flags.h"
 #include "base/error.h"
 #include "diffusion/solver/dialect.h"
+#include "io/image.h"
 #include "io/mask_file.h"
 #include "pipeline/noise_parameters.h"
 
@@ -16,16 +15,6 @@ void check_unused(const ModeFlags& flags, std::initializer_list<std::string_view
                   std::string_view why) {
   ModeFlags given = flags, plain;
   cli::check_unused(fields_of(given), fields_of(plain), fields, why);
-}
-
-Tensor init_picture(const std::string& file) {
-  require(std::filesystem::exists(file), "generate: --init does not exist  ", file);
-  return io::read_image(file, 3);
-}
-
-Tensor mask_picture(const std::string& file) {
-  require(std::filesystem::exists(file), "generate: --mask does not exist  ", file);
-  return io::read_mask(file);
 }
 
 void add_mask(const ModeFlags& f, TextToImageRequest& q) {
@@ -41,7 +30,7 @@ void add_mask(const ModeFlags& f, TextToImageRequest& q) {
                      .invert = f.mask_invert,
                      .only_masked = f.only_masked,
                      .padding = f.mask_padding};
-  if (!f.mask.empty()) q.mask->picture = mask_picture(f.mask);
+  if (!f.mask.empty()) q.mask->picture = io::read_mask(f.mask);
   if (f.mask_blur >= 0) q.mask->blur = f.mask_blur;
   if (f.masked_content != "auto")
     q.mask->content = masked_content(f.masked_content);
@@ -101,7 +90,7 @@ void ModeFlags::add_to(TextToImageRequest& q) const {
                         "without --init");
   if (!outpaint.empty()) check_unused(*this, {"fit"}, "with --outpaint");
   q.image_guidance = image_guidance;
-  q.init = InitImage{.picture = init_picture(init),
+  q.init = InitImage{.picture = io::read_image(init, 3),
                      .strength = strength,
                      .exact_steps = exact_steps,
                      .fit = fit_rule(fit)};

@@ -55,7 +55,7 @@ struct ModeFlags {
     f("refiner", refiner,
       "a checkpoint that makes the last steps, FILE[:share]; the share of the first model is 0.8");
     f("refiner_lora", refiner_lora, "as --lora, on the refiner");
-    f("tiling", tiling, "pictures that can be laid side by side without a seam: x, y or both");
+    f("tiling", tiling, "pictures that can be laid side by side without a seam");
   }
   void choices(auto&& f) {
     f("fit", fit, {"stretch", "crop"});
@@ -63,7 +63,7 @@ struct ModeFlags {
     f("tiling", tiling, {"none", "x", "y", "both"});
   }
   std::string refiner_file() const;   // of --refiner
-  std::string upscaler_file() const;  // of --hires, if that names one
+  std::string upscaler_file() const;  // of --hires; "": it names none
   // Reads the pictures. Throws Error, also for flags that have no effect without others.
   void add_to(TextToImageRequest& request) const;
   // Without those that became other options (--noise-options).

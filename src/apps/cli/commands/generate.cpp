@@ -275,8 +275,6 @@ std::optional<PreviewOutput> preview_of(const GenerateFlags& o, TextToImage& pip
 
 int run(const GenerateFlags& o) {
   require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
-  require(o.format == "png" || o.format == "jpg" || o.format == "webp",
-          "generate: --format must be png, jpg or webp (got '", o.format, "')");
   require(o.quality >= 1 && o.quality <= 100, "generate: --quality must be 1 to 100 (got ",
           o.quality, ")");
   require(o.first_image >= 0, "generate: --first-image must not be negative (got ", o.first_image,
@@ -288,13 +286,11 @@ int run(const GenerateFlags& o) {
   check_kept(o, output);
   require(o.control.upscale.empty() || output == Output::grid || output == Output::folder,
           "generate: --upscale makes pictures larger, but --out takes latents  ", o.out);
-  const TextToImageRequest asked = request_of(o);
   check_inputs(o);
+  const TextToImageRequest asked = request_of(o);
   CheckpointParts parts = parts_of(o);
   const ResolvedTextToImage request = resolve(parts, asked);
   say_warnings(request.warnings);
-  if (!o.negative.empty() && !request.first().guided)
-    say_warnings({str("--negative has no effect with --guidance ", o.generate.guidance)});
   TextToImageOptions options{.keeps_encoders = false, .memory = memory_of(o.memory)};
   if (!o.embedding_dir.empty())
     options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
@@ -331,9 +327,21 @@ int run(const GenerateFlags& o) {
   }
 }
 
+// Of a picture's settings: the options of its sampler and schedule are not those of others.
+void drop_options(GenerateOptions& o, const GenerateOptions& of_picture, const CLI::App& app) {
+  const auto drop = [&](const auto& name, const auto& options, std::string_view flag) {
+    if (!same_name(o.*name, of_picture.*name) && o.*options == of_picture.*options &&
+        !is_given(app, flag))
+      (o.*options).clear();
+  };
+  drop(&GenerateOptions::sampler, &GenerateOptions::options, "options");
+  drop(&GenerateOptions::schedule, &GenerateOptions::schedule_options, "schedule_options");
+}
+
 // The flags that make another picture than the one that is named by --like: then its batch is of no
 // interest.
-void resolve_like(GenerateFlags& o, const Like& like, const CLI::App& app) {
+void resolve_like(GenerateFlags& o, const GenerateOptions& of_picture, const Like& like,
+                  const CLI::App& app) {
   require(!o.model.empty() || like.model.empty(), "generate: the picture was made with the model ",
           like.model, "; --model FILE names it  ", o.like);
   for (const Like::Need& need : like.needs)
@@ -345,6 +353,7 @@ void resolve_like(GenerateFlags& o, const Like& like, const CLI::App& app) {
     require(!f.path.empty() || is_given(app, f.name.substr(0, f.name.find(' '))),
             "generate: ", flag_of(f.name), " of the picture does not exist here; ", flag_of(f.name),
             " names another (", f.text, ")  ", o.like);
+  drop_options(o.generate, of_picture, app);
   o.made_with = like.hashes;
   if (like.image < 0) return;
   const bool count = is_given(app, "n"), batch = is_given(app, "batch"),
@@ -363,14 +372,18 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   Like like;
   const std::string picture = flag_value(words, "--like"), config = flag_value(words, "--config");
   if (!picture.empty()) like = set_like(o->settings(), o->diffusion, picture);
+  const GenerateOptions of_picture = o->generate;
   if (!config.empty()) set_config(fields_of(*o), o->diffusion, config);
   add_flags(app, fields_of(*o));
   add_flags(app, o->others());
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
-  return [o, &app, like, config] {
+  o->choices([&](std::string_view field, const std::string&,
+                 const std::vector<std::string>& names) { describe_choices(app, field, names); });
+  return [o, &app, like, config, of_picture] {
     require(o->config == config, "generate: --config must name a file (got '')");
     resolve(*o);
+    check_choices(*o, [](std::string_view field) { return "generate: unknown " + flag_of(field); });
     resolve_auto(
         {&o->generate.sampler, &o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
     o->generate.steps_given = is_given(app, "steps");
@@ -380,7 +393,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     };
     o->generate.steps_open = open("steps", o->generate.steps == usual.steps);
     o->generate.guidance_open = open("guidance", o->generate.guidance == usual.guidance);
-    if (!o->like.empty()) resolve_like(*o, like, app);
+    if (!o->like.empty()) resolve_like(*o, of_picture, like, app);
     if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))
       say_warnings({"without --prompt the model makes what it likes"});
     return run(*o);
