@@ -1,5 +1,5 @@
 // Concatenations that the producers of their segments write, and that semantics are preserved.
-#include "passes/concats.h"
+#include "passes/views.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 Graph folded(const Graph& g,
              const std::function<bool(const Signature&)>& supports = all_supported) {
-  Graph out = elide_concats(g, supports);
+  Graph out = elide_copies(g, supports);
   verify(out, "concats");
   return out;
 }

@@ -11,6 +11,7 @@
 #include "derived.h"
 #include "guarded.h"
 #include "ir/contraction.h"
+#include "ir/copy_form.h"
 #include "ir/text.h"
 #include "ops/prim/epilogue_form.h"
 #include "ops/table.h"
@@ -57,6 +58,45 @@ TEST(Examples, of_every_op__are_cases_unless_they_are_for_benches) {
 }
 
 INSTANTIATE_TEST_SUITE_P(derived, Ops, testing::ValuesIn(all_cases()), name_of_case);
+
+// ---- copies --------------------------------------------------------------------------------
+
+class Copies : public testing::TestWithParam<Case> {};
+
+// What the form says, of arrays whose shapes differ along `dim` alone.
+std::vector<double> copied(const CopyForm& f, size_t result, std::span<const RefArray> in) {
+  const Shape& shape = in[0].shape;
+  const int64_t outer = shape.slice(0, f.dim).numel(),
+                inner = shape.slice(f.dim + 1, shape.rank()).numel();
+  std::vector<double> out;
+  for (int64_t o = 0; o < outer; ++o)
+    for (const CopyForm::Part& p : f.results[result]) {
+      const auto row = in[p.operand].v.begin() + o * in[p.operand].shape[f.dim] * inner;
+      out.insert(out.end(), row + p.begin * inner, row + p.end * inner);
+    }
+  return out;
+}
+
+TEST_P(Copies, are_what_the_op_says) {
+  const Signature s = GetParam().signature();
+  const std::vector<RefArray> in = inputs_of(GetParam()), out = evaluate_reference(s, in);
+  if (s.op->renames) {
+    EXPECT_EQ(out.at(0).v, in.at(0).v);
+    return;
+  }
+  const CopyForm form = s.op->copy(s);
+  ASSERT_EQ(form.results.size(), out.size());
+  for (size_t k = 0; k < out.size(); ++k) EXPECT_EQ(out[k].v, copied(form, k, in));
+}
+
+std::vector<Case> copy_cases() {
+  std::vector<Case> out;
+  for (const Case& c : all_cases())
+    if (c.op->copy || c.op->renames) out.push_back(c);
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(derived, Copies, testing::ValuesIn(copy_cases()), name_of_case);
 
 // ---- gradients -----------------------------------------------------------------------------
 

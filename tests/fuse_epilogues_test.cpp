@@ -17,6 +17,7 @@
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
 #include "ops/split/op.h"
 #include "passes/gradients.h"
@@ -154,6 +155,41 @@ TEST(fuse_epilogues, gates_of_other_types_than_the_layer__stay) {
   };
   add(repeated, {5, 2, 3, 3}, "");
   add(rounded, {}, "bf16");
+}
+
+// Whatever kernels there are.
+Graph pass_for_all(const Graph& g) {
+  const auto all = [](const Signature&, const Signature&) { return true; };
+  Graph out = fuse_epilogues(lowered(g), {.supports = all});
+  verify(out, "epilogues");
+  return out;
+}
+
+TEST(fuse_epilogues, half_of_a_row_that_is_as_wide_as_the_products__is_cut_before) {
+  for (const int64_t begin : {0, 3}) {
+    Mlp m;
+    const auto half = ops::split(ops::linear(m.x, m.w1), -1, 2);
+    const Value row = ops::slice(m.g.input("row", f32({2, 1, 6})), 2, begin, begin + 3);
+    m.g.output("y", ops::map({half[0], half[1], row},
+                             [](auto v) { return v[0] * sigmoid(v[0]) * v[1] * v[2]; }));
+    const Graph out = pass_for_all(m.g);
+    EXPECT_EQ(count(out, ops::def::pointwise()), 0);
+    EXPECT_EQ(count(out, ops::def::slice()), begin == 0 ? 1 : 0);
+    expect_equal(m.g, out);
+  }
+}
+
+TEST(fuse_epilogues, products_of_another_dtype_than_the_expression__stay_apart) {
+  for (const bool kept : {false, true}) {
+    Mlp m;
+    const Value z = ops::linear(m.x, m.w1);
+    if (kept) m.g.output("z", z);
+    m.g.output("y", ops::map(
+                        {z}, [](auto v) { return v[0] * sigmoid(v[0]); }, "bf16"));
+    const Graph out = pass_for_all(m.g);
+    EXPECT_EQ(count(out, ops::def::pointwise()), 1);
+    expect_equal(m.g, out);
+  }
 }
 
 TEST(fuse_epilogues, rows_of_a_layer__are_no_halves_of_columns) {

@@ -104,7 +104,7 @@ TEST(images, modulation_and_its_sums_over_pixels__join) {
   expect_equal(backward, out);
 }
 
-// Slices of the result, of the gradient of a concatenation, are for elide_concat_slice.
+// Slices of the result, of the gradient of a concatenation, are for elide_copies.
 TEST(images, gradient_that_is_only_cut__is_one_piece_of_work) {
   Graph g;
   const Value a = g.input("a", f32({2, 3, 5, 8})), b = g.input("b", f32({2, 3, 5, 4}));

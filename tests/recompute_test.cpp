@@ -20,7 +20,7 @@
 #include "passes/gradients.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
-#include "passes/slices.h"
+#include "passes/views.h"
 #include "runtime/plan.h"
 #include "support/hashed_weights.h"
 #include "train/step.h"
@@ -164,7 +164,7 @@ TEST(recompute, pointwise_values__are_recomputed_without_matmuls) {
 
 TEST(recompute, expressions_of_slices__are_pointwise_too) {
   const Graph g = fused(chain_gradients(3, "blocks", true));
-  const Graph columns = elide_slices(g, [](const Signature&) { return true; });
+  const Graph columns = elide_copies(g, [](const Signature&) { return true; });
   EXPECT_GT(count(columns, ops::def::loop()), 0);
   EXPECT_EQ(most_of(columns).pointwise, most_of(g).pointwise);
 }

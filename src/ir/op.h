@@ -60,6 +60,7 @@ struct VjpCall {
 
 struct LoopForm;     // ir/loop_form.h
 struct Contraction;  // ir/contraction.h
+struct CopyForm;     // ir/copy_form.h
 
 struct OpDef {
   std::string_view name;
@@ -81,6 +82,10 @@ struct OpDef {
                     std::span<RefArray> out) = nullptr;
   // How a fused loop may compute a use; none: not this one. Null: it never does.
   std::optional<LoopForm> (*loop)(const Signature&) = nullptr;
+  // What a use that only copies puts where. Null: the op does more than that.
+  CopyForm (*copy)(const Signature&) = nullptr;
+  // Its result is its operand under another shape; nothing moves.
+  bool renames = false;
   // Null: every input read and every output written once, expr's flops an element.
   Cost (*cost)(const Signature&) = nullptr;
   std::vector<Example> (*examples)() = nullptr;

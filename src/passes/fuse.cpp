@@ -9,7 +9,6 @@
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
-#include "ops/prim/reshape/op.h"
 #include "passes/made_node.h"
 
 namespace ebb {
@@ -80,7 +79,7 @@ class Fuser {
     const int32_t p = g_.producer(v);
     if (p < 0 || g_.type(v).dtype != DType::f32) return {};
     const Node& n = g_.nodes()[static_cast<size_t>(p)];
-    if (n.op == &ops::def::reshape()) return constant_of(n.in[0]);
+    if (n.op->renames) return constant_of(n.in[0]);
     if (n.op != &ops::def::pointwise() || !n.in.empty()) return {};
     const Scalar s = n.attrs.as<ops::Pointwise>().expr.apply(
         {})[static_cast<size_t>(std::find(n.out.begin(), n.out.end(), v) - n.out.begin())];

@@ -8,13 +8,13 @@
 #include "ir/contraction.h"
 #include "ir/expr_inputs.h"
 #include "ir/normal_form.h"
-#include "ops/prim/concat/op.h"
+#include "ops/prim/epilogue.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
+#include "passes/copies.h"
 #include "passes/prepare.h"
 #include "passes/simplify.h"
-#include "passes/slices.h"
 #include "passes/uses.h"
 
 namespace ebb {
@@ -56,17 +56,6 @@ bool includes(const std::set<size_t>& all, const std::set<size_t>& some) {
 
 // Whether a node only casts or repeats.
 bool is_copy(const Node& n) { return expr_of(n).code().size() == 1; }
-
-// Whether the expression is the sum of all its inputs.
-bool is_sum(const Expr& e) {
-  const bool adds = std::ranges::all_of(e.code(), [](const Expr::Instruction& i) {
-    return i.op == ScalarOp::add || i.op == ScalarOp::input;
-  });
-  if (!adds || e.results().size() != 1) return false;
-  Scalar sum = Scalar::input(0);
-  for (int64_t i = 1; i < e.inputs(); ++i) sum = sum + Scalar::input(i);
-  return near(NormalForm(e), NormalForm(Expr(e.inputs(), {&sum, 1})));
-}
 
 class EpilogueFuser {
  public:
@@ -122,7 +111,7 @@ class EpilogueFuser {
 
   // The value that is one half of another's columns, and which half.
   std::optional<std::pair<int32_t, int64_t>> half_of(int32_t v) const {
-    const std::optional<SliceView> view = slice_view_of(g_, v);
+    const std::optional<SliceView> view = slice_of(g_, v);
     if (!view) return {};
     const int64_t width = view->end - view->begin;
     if (g_.type(view->base).shape[-1] != 2 * width || view->begin % width != 0) return {};
@@ -252,7 +241,8 @@ class EpilogueFuser {
     const Node* reader = uses_.only_reader(n.out[0]);
     if (reader == nullptr || !uses_.will_fuse(reader, g_.type(n.out[0]).shape)) return false;
     // another contraction may take the sum
-    const bool sum = is_expression(*reader) && reader->in.size() == 2 && is_sum(expr_of(*reader));
+    const bool sum =
+        is_expression(*reader) && reader->in.size() == 2 && ops::is_sum(expr_of(*reader));
     return !sum || std::ranges::none_of(reader->in, [&](int32_t v) {
       return v != n.out[0] && gives_products(v) && uses_.readers(v).size() == 1;
     });
@@ -280,29 +270,24 @@ class EpilogueFuser {
   };
 
   // One row for each image may be columns of a wider tensor, past reshapes.
-  std::optional<Operand> operand_of(int32_t v, const Shape& result, bool in_place) const {
+  // In an expression of parts, what is as wide as all of them is read in parts too.
+  std::optional<Operand> operand_of(int32_t v, const Shape& result, int64_t parts,
+                                    bool in_place) const {
     const Type& t = g_.type(v);
-    Shape row = result;
-    for (int64_t d = 1; d + 1 < row.rank(); ++d) row[d] = 1;
+    Shape row = ops::row_for_each_image(result);
     if (!is_float(t.dtype)) return {};
     if (t.shape == result || t.shape == Shape{result[-1]}) return Operand{t, 0, copy_of(v)};
     if (!(t.shape == row)) return {};
-    const std::optional<SliceView> view = in_place ? columns_of(v) : std::nullopt;
-    if (!view) return Operand{t, 0, copy_of(v)};
-    row[-1] = g_.type(view->base).shape[-1];
+    const std::optional<SliceView> view =
+        in_place ? slice_of(g_, row_root_of(g_, v)) : std::nullopt;
+    const int64_t width = view ? g_.type(view->base).shape[-1] : 0;
+    if (!view || (parts > 1 && view->begin == 0 && width == parts * result[-1]))
+      return Operand{t, 0, copy_of(v)};
+    row[-1] = width;
     if (row.numel() != g_.type(view->base).shape.numel()) return {};
     return Operand{{t.dtype, row}, view->begin, [row, base = view->base](Rewriter& rw) {
                      return ops::reshape(rw.map(base), row);
                    }};
-  }
-  std::optional<SliceView> columns_of(int32_t v) const {
-    for (const Node* n = producer(v); n != nullptr; n = producer(v)) {
-      if (n->op != &ops::def::reshape() || g_.type(n->in[0]).shape.rank() == 0 ||
-          g_.type(n->in[0]).shape[-1] != g_.type(v).shape[-1])
-        break;
-      v = n->in[0];
-    }
-    return slice_view_of(g_, v);
   }
 
   std::optional<Fused> grow(const Fused& f, const Growth& e, const Node& n, const Scalar& y,
@@ -315,7 +300,7 @@ class EpilogueFuser {
     std::vector<int64_t> columns = c.epilogue.columns;
     size_t latest = 0;  // behind the operands
     for (const int32_t v : e.values) {
-      auto o = operand_of(v, g_.type(n.out[0]).shape, in_place);
+      auto o = operand_of(v, g_.type(n.out[0]).shape, e.parts, in_place);
       if (!o) return {};
       columns.resize(out.use.in.size() - c.first_operand());
       columns.push_back(o->column);
@@ -327,8 +312,12 @@ class EpilogueFuser {
     std::vector<Scalar> results{y};
     if (keeps) results.insert(results.end(), e.of_z.begin(), e.of_z.end());
     Epilogue epilogue(Expr(e.inputs + std::ssize(e.values), results), e.parts, columns);
-    if (is_plain_sum(epilogue, out.use, c.first_operand(), g_.type(n.out[0]).shape[-1]))
+    const auto operands = std::span(out.use.in).subspan(c.first_operand());
+    if (e.parts == 1 && ops::is_sum(epilogue.expr) &&
+        ops::sum_takes(operands, g_.type(n.out[0]).shape[-1]))
       epilogue = {};
+    // an expression is of products that are not rounded, and z is kept in the result's dtype
+    if (!epilogue.is_sum() && g_.type(e.z).dtype != g_.type(n.out[0]).dtype) return {};
     if (keeps && (latest > f.at || (e.parts > 1) != (e.of_z.size() > 1))) return {};
     if (how_.sums_only && !epilogue.is_sum()) return {};
     if (!takes(out, epilogue, g_.type(n.out[0]).dtype, c.products) || !pays(e, n, keeps)) return {};
@@ -338,16 +327,6 @@ class EpilogueFuser {
     // other nodes may read what it keeps before `n`
     if (!keeps && !e.values.empty()) out.at = index(n.out[0]);
     return out;
-  }
-
-  // A sum that needs no expression: of a bias and a residual at most, of the result's width.
-  static bool is_plain_sum(const Epilogue& e, const Signature& s, size_t first, int64_t width) {
-    if (e.parts > 1 || !is_sum(e.expr)) return false;
-    const auto operands = std::span(s.in).subspan(first);
-    const auto biases =
-        std::ranges::count_if(operands, [](const Type& t) { return t.shape.rank() == 1; });
-    return biases <= 1 && std::ssize(operands) - biases <= 1 &&
-           std::ranges::all_of(operands, [&](const Type& t) { return t.shape[-1] == width; });
   }
 
   // Gives the contraction another epilogue; false: its op has no such.
@@ -363,7 +342,7 @@ class EpilogueFuser {
   // ---- two contractions that are added up ------------------------------------------------------
 
   std::optional<Fused> joined(const Node& n) const {
-    if (n.in.size() != 2 || n.in[0] == n.in[1] || !is_sum(expr_of(n))) return {};
+    if (n.in.size() != 2 || n.in[0] == n.in[1] || !ops::is_sum(expr_of(n))) return {};
     for (const size_t k : {0u, 1u})
       if (auto f = joined(n, n.in[k], n.in[1 - k])) return f;
     return {};
@@ -376,7 +355,7 @@ class EpilogueFuser {
     const Fused f = *contraction(v);
     if (!contraction(more)->contraction().linear || g_.type(m.in[0]).dtype != f.use.in[0].dtype)
       return {};
-    for (const std::vector<int32_t>& x : {concatenated(m.in[0]), std::vector{m.in[0]}}) {
+    for (const std::vector<int32_t>& x : {parts_by_column(m.in[0]), std::vector{m.in[0]}}) {
       Fused out = f;
       out.use.in.resize(2);
       out.in.resize(2);
@@ -407,11 +386,11 @@ class EpilogueFuser {
   }
 
   // The two tensors whose columns a value has, if it is no more than that; else the value.
-  std::vector<int32_t> concatenated(int32_t v) const {
+  std::vector<int32_t> parts_by_column(int32_t v) const {
     const Node* n = producer(v);
-    const bool two = n != nullptr && n->op == &ops::def::concat() && n->in.size() == 2 &&
-                     n->attrs.as<ops::Concat>().dim == g_.type(v).shape.rank() - 1;
-    return two ? n->in : std::vector{v};
+    const std::vector<int32_t> in =
+        n == nullptr ? std::vector<int32_t>{} : concatenated(g_, *n, -1);
+    return in.size() == 2 ? in : std::vector{v};
   }
 
   void add_products(Fused& f, const std::vector<int32_t>& x, int32_t w) const {

@@ -7,9 +7,9 @@
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/slice/op.h"
+#include "passes/copies.h"
 #include "passes/prepare.h"
 #include "passes/simplify.h"
-#include "passes/slices.h"
 
 namespace ebb {
 namespace {
@@ -71,7 +71,7 @@ class MatmulMerger {
     }
     bool all = true;  // its results are slices of merged matmuls; the node disappears
     for (const int32_t v : n.out) {
-      const auto view = slice_view_of(g_, v);
+      const auto view = slice_of(g_, v);
       const auto found = view ? columns_.find(view->base) : columns_.end();
       all = all && found != columns_.end();
       if (all) rw_.set(v, slice(found->second, view->begin, view->end, n));

@@ -5,10 +5,8 @@
 
 #include "base/error.h"
 #include "ir/op.h"
-#include "ops/prim/concat/op.h"
-#include "ops/prim/reshape/op.h"
+#include "passes/copies.h"
 #include "passes/simplify.h"
-#include "passes/slices.h"
 
 namespace ebb {
 namespace {
@@ -155,11 +153,12 @@ std::vector<ValuePart> parts_of(const Graph& g, int32_t value) {
   const int32_t at = g.producer(value);
   if (at < 0) return whole;
   const Node& n = g.nodes()[static_cast<size_t>(at)];
-  if (n.op == &ops::def::reshape()) return parts_of(g, n.in[0]);
-  if (n.op != &ops::def::concat() || n.attrs.as<ops::Concat>().dim != 0) return whole;
+  if (n.op->renames) return parts_of(g, n.in[0]);
+  const std::vector<int32_t> parts = concatenated(g, n, 0);
+  if (parts.empty()) return whole;
   std::vector<ValuePart> out;
   int64_t offset = 0;
-  for (const int32_t in : n.in) {
+  for (const int32_t in : parts) {
     if (offset % alignment != 0) return whole;
     for (const ValuePart& part : parts_of(g, in)) out.push_back({part.value, offset + part.offset});
     offset += g.type(in).bytes();

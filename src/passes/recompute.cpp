@@ -8,7 +8,6 @@
 #include "ops/loop/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/random/op.h"
-#include "ops/prim/reshape/op.h"
 #include "passes/uses.h"
 
 namespace ebb {
@@ -35,12 +34,11 @@ bool is_pointwise(const Node& n) {
   return n.op == &ops::def::pointwise() ||
          (is_loop(n, ops::LoopKind::map) && n.attrs.as<ops::Loop>().segments.widths.empty());
 }
-bool renames(const Node& n) { return n.op == &ops::def::reshape(); }
 
 // Bytes written by a node.
 int64_t written(const Graph& g, const Node& n) {
   int64_t bytes = 0;
-  for (const int32_t v : n.out) bytes += renames(n) ? 0 : g.type(v).bytes();
+  for (const int32_t v : n.out) bytes += n.op->renames ? 0 : g.type(v).bytes();
   return bytes;
 }
 
@@ -59,7 +57,7 @@ Facts facts_of(const Graph& g, std::string_view loss) {
   }
   for (size_t i = g.nodes().size(); i-- > 0;) {
     const Node& n = g.nodes()[i];
-    if (i < f.end && !(renames(n) && f.is_wanted(n.out[0]))) continue;
+    if (i < f.end && !(n.op->renames && f.is_wanted(n.out[0]))) continue;
     for (const int32_t v : n.in) f.wanted[static_cast<size_t>(v)] = true;
   }
   return f;
@@ -85,7 +83,7 @@ class Expressions {
     for (size_t i = 0; i < facts_.end; ++i) {
       const Node& n = g_.nodes()[i];
       if (n.out.size() != 1 || facts_.is_fixed(n)) continue;
-      if (renames(n)) of_value_[static_cast<size_t>(n.out[0])] = of(n.in[0]);
+      if (n.op->renames) of_value_[static_cast<size_t>(n.out[0])] = of(n.in[0]);
       if (is_expression(n))
         of_value_[static_cast<size_t>(n.out[0])] = static_cast<int32_t>(count++);
     }

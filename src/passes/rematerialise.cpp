@@ -7,7 +7,6 @@
 #include "ir/expr_inputs.h"
 #include "ops/loop/op.h"
 #include "ops/prim/pointwise/op.h"
-#include "ops/prim/reshape/op.h"
 #include "passes/made_node.h"
 #include "passes/uses.h"
 
@@ -61,7 +60,7 @@ class Rematerialiser {
       if (const auto& readers = uses_.readers(v); !readers.empty()) last(v) = *readers.rbegin();
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       const Node& n = g_.nodes()[i];
-      if (n.op == &ops::def::reshape()) last(n.in[0]) = std::max(last(n.in[0]), last(n.out[0]));
+      if (n.op->renames) last(n.in[0]) = std::max(last(n.in[0]), last(n.out[0]));
     }
   }
 

@@ -6,7 +6,7 @@
 #include "base/names.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
-#include "passes/concats.h"
+#include "passes/copies.h"
 #include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
 #include "passes/fuse_loops.h"
@@ -15,11 +15,10 @@
 #include "passes/merge_matmuls.h"
 #include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
-#include "passes/segments.h"
 #include "passes/simplify.h"
-#include "passes/slices.h"
 #include "passes/swaps.h"
 #include "passes/upsampled_convs.h"
+#include "passes/views.h"
 
 namespace ebb {
 namespace {
@@ -170,19 +169,9 @@ constexpr Pass passes[] = {
      .run = [](const Graph& g, Lowering& l) { return elide_swaps(g, l.supported()); },
      .needs = "loop",
      .when = fuses},
-    {.name = "elide_concat_slice",
-     .what = "concatenations and slices are views of their readers and producers",
-     .run = [](const Graph& g, Lowering& l) { return elide_concat_slice(g, l.supported()); },
-     .needs = "loop",
-     .when = fuses},
-    {.name = "elide_slices",
-     .what = "slices along the last dim are views",
-     .run = [](const Graph& g, Lowering& l) { return elide_slices(g, l.supported()); },
-     .needs = "loop",
-     .when = fuses},
-    {.name = "elide_concats",
-     .what = "concatenations are written by their producers",
-     .run = [](const Graph& g, Lowering& l) { return elide_concats(g, l.supported()); },
+    {.name = "elide_copies",
+     .what = "slices and concatenations are views of the loops around them",
+     .run = [](const Graph& g, Lowering& l) { return elide_copies(g, l.supported()); },
      .needs = "loop",
      .when = fuses},
     {.name = "fuse_horizontally",

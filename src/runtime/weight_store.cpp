@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "core/out_of_memory.h"
 #include "ir/text.h"
-#include "ops/prim/reshape/op.h"
 #include "runtime/plan.h"
 
 namespace ebb {
@@ -280,7 +279,7 @@ Expression expression_at(const Graph& g, int32_t value) {
     const Node& n = g.nodes()[i];
     if (std::ranges::none_of(n.out, [&](int32_t v) { return needed.contains(v); })) continue;
     needed.insert(n.in.begin(), n.in.end());
-    if (n.op == &ops::def::reshape()) continue;
+    if (n.op->renames) continue;
     int64_t live = 0;
     for (const int32_t v : n.in)
       if (g.producer(v) >= 0) live += g.type(v).bytes();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cuda/gemm/sm90/problem.h"
+#include "base/error.h"
 #include "ops/prim/epilogue_form.h"
 
 namespace ebb::ops::cuda {
@@ -10,6 +11,19 @@ namespace ebb::ops::cuda {
 inline ebb::cuda::Activation activation_of(const Gate& g) {
   if (g.erf) return ebb::cuda::gelu_in_16_bits;
   return {.linear = static_cast<float>(g.linear), .cubic = static_cast<float>(g.cubic)};
+}
+
+inline ebb::cuda::gemm::Post post_of(EpilogueForm::Kind kind) {
+  using Kind = EpilogueForm::Kind;
+  using ebb::cuda::gemm::Post;
+  switch (kind) {
+    case Kind::sum:
+    case Kind::scaled: return Post::add;
+    case Kind::activated: return Post::activate;
+    case Kind::activation_grad: return Post::activation_grad;
+    case Kind::gated: return Post::gate;
+  }
+  throw Error("matmul: an epilogue without a GEMM");
 }
 
 // What the problem must know of a use's epilogue, which has a form.
@@ -29,9 +43,7 @@ inline void set_epilogue(ebb::cuda::gemm::Problem& p, const Signature& s) {
   if (e.kind == Kind::sum || e.kind == Kind::scaled) return;
   p.activation = activation_of(e.gate);
   p.keep = e.keeps;
-  p.post = e.kind == Kind::activated         ? gemm::Post::activate
-           : e.kind == Kind::activation_grad ? gemm::Post::activation_grad
-                                             : gemm::Post::gate;
+  p.post = post_of(e.kind);
   if (e.kind != Kind::gated) return;
   if (p.form == gemm::Form::nt) p.form = gemm::Form::gated;
   p.gate_first = e.gate.of == 0;

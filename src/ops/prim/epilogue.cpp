@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/normal_form.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
@@ -14,11 +15,6 @@ namespace {
 using Kind = EpilogueView::Kind;
 
 Contraction contraction_of(const Signature& s) { return s.op->contraction(s); }
-
-Shape row_for_each_image(Shape s) {
-  for (int64_t d = 1; d + 1 < s.rank(); ++d) s[d] = 1;
-  return s;
-}
 
 Shape with_columns(Shape s, int64_t columns) {
   s[-1] = columns;
@@ -59,6 +55,25 @@ int64_t inputs_of(const std::vector<EpilogueView>& operands, int64_t parts) {
 
 }  // namespace
 
+Shape row_for_each_image(Shape products) {
+  for (int64_t d = 1; d + 1 < products.rank(); ++d) products[d] = 1;
+  return products;
+}
+
+bool is_sum(const Expr& e) {
+  const bool adds = std::ranges::all_of(e.code(), [](const Expr::Instruction& i) {
+    return i.op == ScalarOp::add || i.op == ScalarOp::input;
+  });
+  return adds && e.results().size() == 1 && near(NormalForm(e), NormalForm(sum_of(e.inputs())));
+}
+
+bool sum_takes(std::span<const Type> operands, int64_t width) {
+  const auto biases =
+      std::ranges::count_if(operands, [](const Type& t) { return t.shape.rank() == 1; });
+  return biases <= 1 && std::ssize(operands) - biases <= 1 &&
+         std::ranges::all_of(operands, [&](const Type& t) { return t.shape[-1] == width; });
+}
+
 std::vector<EpilogueView> epilogue_views(const Signature& s, const Shape& products) {
   const Contraction c = contraction_of(s);
   const Epilogue& e = c.epilogue;
@@ -94,10 +109,9 @@ std::vector<Type> epilogue_results(const Signature& s, const Shape& products, DT
   const std::vector<EpilogueView> operands = epilogue_views(s, products);
   std::vector<Type> out{{dtype, result_of(s, products)}};
   if (e.is_sum()) {
-    require(operands.size() < 2 ||
-                (operands.size() == 2 && operands[0].kind != operands[1].kind &&
-                 (operands[0].kind == Kind::column || operands[1].kind == Kind::column)),
-            s.op->name, ": takes a bias and a residual (got ", s.in.size(), " inputs)  at ", s.at);
+    const size_t first = contraction_of(s).first_operand();
+    require(sum_takes(std::span(s.in).subspan(first), products[-1]), s.op->name,
+            ": takes a bias and a residual (got ", s.in.size(), " inputs)  at ", s.at);
     return out;
   }
   const int64_t inputs = inputs_of(operands, e.parts);
@@ -176,7 +190,7 @@ Cost epilogue_cost(const Signature& s, const Shape& products) {
   return c;
 }
 
-bool is_plain_sum(const Signature& s) {
+bool is_sum_of_one_product(const Signature& s) {
   const Contraction c = contraction_of(s);
   return c.products == 1 && c.epilogue.is_sum();
 }

@@ -40,6 +40,14 @@ std::vector<Value> epilogue_of_products(const Signature& s, Value products,
 // cost, without that of the products.
 Cost epilogue_cost(const Signature& s, const Shape& products);
 
+// [N,S...,C] to [N,1,...,1,C].
+Shape row_for_each_image(Shape products);
+// Whether the expression is the sum of all its inputs.
+bool is_sum(const Expr& e);
+// Whether a sum, which needs no expression, takes these operands beside products of this width: a
+// bias [C] and a residual at most, all as wide.
+bool sum_takes(std::span<const Type> operands, int64_t width);
+
 // The operands of a sum. They may be of any float dtypes.
 struct Summands {
   std::optional<size_t> bias, residual;  // inputs: [C], and a row for each image or elements
@@ -48,7 +56,7 @@ struct Summands {
 // Of a use whose epilogue is a sum and whose output types are known.
 Summands summands_of(const Signature& s);
 // Whether the use is such a sum, of one product.
-bool is_plain_sum(const Signature& s);
+bool is_sum_of_one_product(const Signature& s);
 
 // Where a run's bias or residual is, or null.
 inline const void* address_of(const std::optional<size_t>& input, const Call& c) {

@@ -1,6 +1,7 @@
 #include "ops/split/op.h"
 
 #include "base/error.h"
+#include "ir/copy_form.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
@@ -41,6 +42,14 @@ std::vector<Value> vjp(const VjpCall& c) {
   return {concat(parts, c.sig.as<Split>().dim)};
 }
 
+CopyForm copy(const Signature& s) {
+  const auto& a = s.as<Split>();
+  CopyForm f{.dim = a.dim};
+  const int64_t size = s.in[0].shape[a.dim] / a.parts;
+  for (int64_t i = 0; i < a.parts; ++i) f.results.push_back({{0, i * size, (i + 1) * size}});
+  return f;
+}
+
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   return {{.label = "middle", .attrs = Split{1, 3}, .in = {f32({4, 3, 5, 7})}},
@@ -59,6 +68,7 @@ const OpDef& def::split() {
                        .infer = infer,
                        .decompose = decompose,
                        .vjp = vjp,
+                       .copy = copy,
                        .examples = examples};
   return d;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/copy_form.h"
 #include "ops/prim/slice/op.h"
 
 namespace ebb::ops {
@@ -49,6 +50,12 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
     }
 }
 
+CopyForm copy(const Signature& s) {
+  CopyForm f{.dim = s.as<Concat>().dim, .results = {{}}};
+  for (size_t i = 0; i < s.in.size(); ++i) f.results[0].push_back({i, 0, s.in[i].shape[f.dim]});
+  return f;
+}
+
 std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   return {
@@ -77,6 +84,7 @@ const OpDef& def::concat() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
+                       .copy = copy,
                        .examples = examples};
   return d;
 }

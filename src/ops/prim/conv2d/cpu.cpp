@@ -11,7 +11,8 @@ namespace {
 
 // oneDNN's f32 convolutions have f32 results and bias.
 bool supports(const Signature& s, const Device&) {
-  if (!is_plain_sum(s) || !ebb::cpu::onednn_takes(s) || summands_of(s).residual) return false;
+  if (!is_sum_of_one_product(s) || !ebb::cpu::onednn_takes(s) || summands_of(s).residual)
+    return false;
   return s.in[0].dtype != DType::f32 || !ebb::cpu::has_narrow_floats(s);
 }
 
@@ -29,12 +30,12 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 }
 
 bool supports_widened(const Signature& s, const Device&) {
-  return is_plain_sum(s) && ebb::cpu::has_narrow_floats(s) && !summands_of(s).residual;
+  return is_sum_of_one_product(s) && ebb::cpu::has_narrow_floats(s) && !summands_of(s).residual;
 }
 
 // Many input channels, with bias and residual.
 bool supports_panels(const Signature& s, const Device&) {
-  return is_plain_sum(s) &&
+  return is_sum_of_one_product(s) &&
          ebb::cpu::panels_are_fast(s.in[0].dtype, s.in[1].dtype, s.in[1].shape[3]);
 }
 

@@ -32,7 +32,7 @@ GemmTask task(const Signature& s) {
 }
 
 bool supports(const Signature& s, const Device&) {
-  return is_plain_sum(s) && ebb::cuda::gemm_supports(task(s));
+  return is_sum_of_one_product(s) && ebb::cuda::gemm_supports(task(s));
 }
 
 std::vector<Tune> space(const Signature& s, const Device& d) {

@@ -93,7 +93,7 @@ Params params_of(const Signature& s) {
 struct Use {
   static bool supports(const Signature& s, const Device& d) {
     constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
-    if (!is_plain_sum(s)) return false;
+    if (!is_sum_of_one_product(s)) return false;
     const ConvGeometry g = conv2d_geometry(s);
     const gemm::Problem p = gemm_of(s);
     return s.in[0].dtype == s.in[1].dtype && g.stride == 1 && g.kh * g.kw > 1 && p.m <= most_rows &&

@@ -130,7 +130,7 @@ Params params_of(const Signature& s) {
 struct Use {
   static bool supports(const Signature& s, const Device& d) {
     constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
-    if (!is_plain_sum(s)) return false;
+    if (!is_sum_of_one_product(s)) return false;
     const ConvGeometry g = conv2d_geometry(s);
     return s.in[0].dtype == s.in[1].dtype && g.c % vector != 0 && inners(g) <= longest &&
            places(s).gemm <= most && gemm::supports(gemm_of(s), ebb::cuda::of(d));

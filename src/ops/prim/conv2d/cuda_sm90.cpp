@@ -49,7 +49,8 @@ struct Use {
     };
   }
   static Program general(const Signature& s, Device& d) {
-    return is_plain_sum(s) ? gemm::general_program(conv2d(), s, d) : conv2d_one_by_one(s, d);
+    return is_sum_of_one_product(s) ? gemm::general_program(conv2d(), s, d)
+                                    : conv2d_one_by_one(s, d);
   }
 };
 

@@ -75,7 +75,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   Conv2d a = s.as<Conv2d>();
   a.dtype = name_of(DType::f32);
-  if (is_plain_sum(s)) return without_last_operand(g, s, a, in);
+  if (is_sum_of_one_product(s)) return without_last_operand(g, s, a, in);
   a.products = 1;
   a.epilogue = {};
   Value sum = g.add(*s.op, a, in.first(2))[0];

@@ -45,7 +45,7 @@ Program prepare_shared(const Signature& s, MatmulProblem p) {
 }
 
 bool is_plain(const Signature& s) {
-  return is_plain_sum(s) && !summands_of(s).residual && !s.as<Matmul>().row_sums;
+  return is_sum_of_one_product(s) && !summands_of(s).residual && !s.as<Matmul>().row_sums;
 }
 
 // oneDNN's f32 GEMMs have f32 results and bias.
@@ -77,7 +77,8 @@ bool supports_widened(const Signature& s, const Device&) {
 // Activations times linear weights [N,K], with bias and residual.
 bool supports_panels(const Signature& s, const Device&) {
   const auto& t = s.as<Matmul>();
-  return is_plain_sum(s) && !t.trans_a && t.trans_b && !t.row_sums && s.in[1].shape.rank() == 2 &&
+  return is_sum_of_one_product(s) && !t.trans_a && t.trans_b && !t.row_sums &&
+         s.in[1].shape.rank() == 2 &&
          ebb::cpu::panels_are_fast(s.in[0].dtype, s.in[1].dtype, s.in[1].shape[1]);
 }
 

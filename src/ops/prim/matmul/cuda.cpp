@@ -38,8 +38,8 @@ namespace {
 
 bool supports(const Signature& s, const Device&) {
   const auto& attrs = s.as<Matmul>();
-  return is_plain_sum(s) && s.in[0].dtype == s.in[1].dtype && (!attrs.row_sums || attrs.trans_a) &&
-         ebb::cuda::gemm_supports(matmul_task(s));
+  return is_sum_of_one_product(s) && s.in[0].dtype == s.in[1].dtype &&
+         (!attrs.row_sums || attrs.trans_a) && ebb::cuda::gemm_supports(matmul_task(s));
 }
 
 // The GEMM, then the sums of a's columns as it is stored.

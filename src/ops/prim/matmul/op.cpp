@@ -184,7 +184,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   }
   if (!a.row_sums) {
     a.dtype = name_of(DType::f32);
-    if (is_plain_sum(s)) return without_last_operand(g, s, a, in);
+    if (is_sum_of_one_product(s)) return without_last_operand(g, s, a, in);
     a.epilogue = {};
     return epilogue_of_products(s, g.add(*s.op, a, in.first(2))[0], in);
   }

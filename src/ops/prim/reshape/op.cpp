@@ -33,6 +33,7 @@ const OpDef& def::reshape() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
+                       .renames = true,
                        .cost = +[](const Signature&) { return Cost{}; },
                        .examples = examples};
   return d;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/copy_form.h"
 #include "ops/prim/pad/op.h"
 
 namespace ebb::ops {
@@ -61,6 +62,11 @@ const OpDef& def::slice() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
+                       .copy =
+                           +[](const Signature& s) {
+                             const auto& a = s.as<Slice>();
+                             return CopyForm{.dim = a.dim, .results = {{{0, a.begin, a.end}}}};
+                           },
                        .cost =
                            +[](const Signature& s) {
                              return Cost{.bytes = 2.0 * static_cast<double>(s.out[0].bytes())};

@@ -1,0 +1,398 @@
+#include "passes/views.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "passes/loop_node.h"
+
+namespace ebb {
+namespace {
+
+// Whether segments of these values' widths allow vector accesses as wide as the full tensor would,
+// or at least of a few elements: a copy is faster than many narrow accesses.
+bool worth_segments(const Graph& g, const std::vector<int32_t>& segments) {
+  constexpr int64_t few = 4;
+  int64_t whole = 0, common = 0;
+  for (const int32_t v : segments) {
+    const int64_t width = g.type(v).shape[-1];
+    if (width == 0) return false;
+    whole += width;
+    common = std::gcd(common, width);
+  }
+  return segments.size() > 1 && (common % few == 0 || whole % few != 0);
+}
+
+// Whether columns of a tensor allow vector accesses as wide as a copy of them would.
+bool worth_columns(const Graph& g, const SliceView& view) {
+  constexpr int64_t widest = 8;
+  const int64_t copy = std::gcd(widest, view.end - view.begin);
+  return std::gcd(copy, std::gcd(view.begin, g.type(view.base).shape[-1])) == copy;
+}
+
+// The graph while copies become views: nodes that are elided, and loops in place of others.
+class ViewedGraph {
+ public:
+  explicit ViewedGraph(const Graph& g) : g_(g) {
+    for (const NamedValue& o : g.outputs()) kept_.insert(o.value);
+    for (const NamedValue& u : g.updates()) kept_.insert(u.value);
+  }
+  const Graph& graph() const { return g_; }
+  const Node& node(size_t i) const { return g_.nodes()[i]; }
+  const Shape& shape(int32_t v) const { return g_.type(v).shape; }
+  bool is_kept(int32_t v) const { return kept_.contains(v); }
+  bool is_elided(size_t i) const { return elided_.contains(i); }
+  void elide(size_t i) { elided_.insert(i); }
+  void replace(size_t i, LoopNode l) {
+    for (const int32_t v : l.out) writer_[v] = i;
+    loops_.insert_or_assign(i, std::move(l));
+  }
+
+  // Node `i` as a loop, as it is now; none of nodes that are none.
+  std::optional<LoopNode> loop(size_t i) const {
+    if (is_elided(i)) return {};
+    const auto at = loops_.find(i);
+    return at == loops_.end() ? loop_node_of(g_, node(i)) : at->second;
+  }
+  // The node that writes a value, and which of its outputs that is; none of a source.
+  std::optional<std::pair<size_t, size_t>> writer(int32_t v) const {
+    const auto at = writer_.find(v);
+    if (at == writer_.end() && g_.producer(v) < 0) return {};
+    const size_t i = at == writer_.end() ? static_cast<size_t>(g_.producer(v)) : at->second;
+    const auto l = loops_.find(i);
+    const auto& out = l == loops_.end() ? node(i).out : l->second.out;
+    return std::pair{i, static_cast<size_t>(std::ranges::find(out, v) - out.begin())};
+  }
+  // What node `i` reads; nothing if it is elided.
+  std::vector<int32_t> reads(size_t i) const {
+    if (is_elided(i)) return {};
+    const auto at = loops_.find(i);
+    if (at == loops_.end()) return node(i).in;
+    std::vector<int32_t> in;
+    for (const LoopNode::Input& x : at->second.in) in.push_back(x.value);
+    return in;
+  }
+
+  Graph rebuilt() const {
+    if (loops_.empty()) return g_;
+    Rewriter rw(g_);
+    rw.copy_sources();
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      if (is_elided(i)) continue;
+      if (const auto at = loops_.find(i); at != loops_.end())
+        add_loop(at->second, rw);
+      else
+        rw.copy(node(i));
+    }
+    rw.copy_ends();
+    return rw.take();
+  }
+
+ private:
+  const Graph& g_;
+  std::set<int32_t> kept_;            // outputs and updates
+  std::set<size_t> elided_;           // nodes
+  std::map<size_t, LoopNode> loops_;  // by node
+  std::map<int32_t, size_t> writer_;  // of values that these write
+};
+
+using Supports = std::function<bool(const Signature&)>;
+
+// ---- segments ----------------------------------------------------------------------------------
+
+class SegmentFinder {
+ public:
+  SegmentFinder(ViewedGraph& v, const Supports& supports)
+      : v_(v), g_(v.graph()), supports_(supports) {
+    for (size_t i = 0; i < g_.nodes().size(); ++i)
+      for (const int32_t in : v.node(i).in) readers_[in].insert(i);
+  }
+  void run() {
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      write_segments(i);
+      const std::vector<int32_t> segments = concatenated(g_, v_.node(i), -1);
+      if (worth_segments(g_, segments)) read_segments(i, segments);
+    }
+  }
+
+ private:
+  const std::set<size_t>& readers(int32_t v) const {
+    static const std::set<size_t> none;
+    const auto at = readers_.find(v);
+    return at == readers_.end() ? none : at->second;
+  }
+  // A node that may read or write tensors of its own shape by segments; none of other nodes.
+  std::optional<LoopNode> segmentable(size_t i) const {
+    if (const auto l = loop_node_of(g_, v_.node(i)); !l || !l->loop.segments.widths.empty() ||
+                                                     !l->loop.swaps.empty() ||
+                                                     kind_of(l->loop) == ops::LoopKind::rows)
+      return {};
+    return v_.loop(i);
+  }
+  bool fits(const LoopNode& l, std::span<const int32_t> segments) const {
+    const std::vector<int64_t>& widths = l.loop.segments.widths;
+    return widths.empty() ||
+           std::ranges::equal(widths, segments, {}, {}, [&](int32_t v) { return v_.shape(v)[-1]; });
+  }
+
+  // The slices that tile the last dim of `v`, in order, if nothing else reads it; else none.
+  std::vector<SliceView> tiling_slices(int32_t v) const {
+    std::vector<SliceView> all;
+    for (const size_t i : readers(v)) {
+      const std::vector<SliceView> some = slices_of(g_, i);
+      if (some.empty()) return {};
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    if (v_.is_kept(v) || all.size() < 2) return {};
+    std::ranges::sort(all, {}, &SliceView::begin);
+    int64_t end = 0;
+    for (const SliceView& s : all) {
+      if (s.begin != end || s.end == end) return {};
+      end = s.end;
+    }
+    return end == v_.shape(v)[-1] ? all : std::vector<SliceView>{};
+  }
+
+  // Results of a loop that are read by equal segments.
+  void write_segments(size_t i) {
+    std::optional<LoopNode> l = segmentable(i);
+    if (!l) return;
+    std::set<size_t> slices;
+    const std::vector<int32_t>& results = v_.node(i).out;
+    for (size_t k = 0; k < results.size(); ++k) {
+      if (l->loop.results[k].extent != ops::Extent::element) continue;
+      std::vector<int32_t> segments;
+      std::set<size_t> nodes;
+      for (const SliceView& s : tiling_slices(results[k])) {
+        nodes.insert(s.node);
+        segments.push_back(s.value);
+      }
+      if (!worth_segments(g_, segments) || !fits(*l, segments)) continue;
+      l = writing_segments(g_, std::move(*l), k, segments);
+      slices.merge(nodes);
+    }
+    if (slices.empty() || !supports_(l->signature(g_))) return;
+    v_.replace(i, std::move(*l));
+    for (const size_t s : slices) v_.elide(s);
+  }
+
+  // All readers of a concatenation read its segments, or the first does and writes it for the
+  // others.
+  void read_segments(size_t concat, const std::vector<int32_t>& segments) {
+    const int32_t whole = v_.node(concat).out[0];
+    const std::set<size_t>& readers = this->readers(whole);
+    std::map<size_t, LoopNode> all;
+    for (const size_t r : readers)
+      if (auto l = segmentable(r);
+          l && Shape(l->loop.shape) == v_.shape(whole) && fits(*l, segments))
+        all.emplace(r, reading_segments(g_, std::move(*l), whole, segments));
+    if (readers.empty() || !all.contains(*readers.begin())) return;
+    if (all.size() < readers.size() || v_.is_kept(whole)) {
+      const size_t first = *readers.begin();
+      const auto& in = v_.node(first).in;
+      const auto operand = static_cast<size_t>(std::ranges::find(in, whole) - in.begin());
+      all = {{first, also_writing(g_, std::move(all.at(first)), whole, operand)}};
+    }
+    for (const auto& [r, l] : all)
+      if (!supports_(l.signature(g_))) return;
+    for (auto& [r, l] : all) v_.replace(r, std::move(l));
+    v_.elide(concat);
+  }
+
+  ViewedGraph& v_;
+  const Graph& g_;
+  const Supports& supports_;
+  std::map<int32_t, std::set<size_t>> readers_;  // nodes of the graph that read a value
+};
+
+// ---- columns -----------------------------------------------------------------------------------
+
+// Slices that only loops read, which may be renamed in between.
+class ColumnReader {
+ public:
+  ColumnReader(ViewedGraph& v, const Supports& supports)
+      : v_(v), g_(v.graph()), supports_(supports) {
+    for (size_t i = 0; i < g_.nodes().size(); ++i) find_slices(i);
+  }
+  void run() {
+    if (slices_.empty()) return;
+    for (size_t i = 0; i < g_.nodes().size(); ++i) find_readers(i);
+    find_copied();
+    for (const auto& [i, inputs] : read_) replace(i, inputs);
+    for (const auto& [v, view] : slices_)
+      if (!copied_.contains(view.node) && viewed_.contains(view.node))
+        v_.elide(static_cast<size_t>(g_.producer(v)));
+  }
+
+ private:
+  void find_slices(size_t i) {
+    const Node& n = v_.node(i);
+    if (v_.is_elided(i)) return;
+    for (const SliceView& s : slices_of(g_, i)) slices_[s.value] = s;
+    if (keeps_rows(g_, n) && slices_.contains(n.in[0])) slices_[n.out[0]] = slices_.at(n.in[0]);
+  }
+
+  void find_readers(size_t i) {
+    std::optional<LoopNode> l = v_.loop(i);
+    if (!l || !l->loop.slices.operands.empty()) return;
+    for (size_t k = 0; k < l->in.size(); ++k) {
+      const auto view = slices_.find(l->in[k].value);
+      if (view == slices_.end() || l->is_viewed(k) || !worth_columns(g_, view->second)) continue;
+      LoopNode more = reading_slice(g_, *l, k, view->second);
+      if (!supports_(more.signature(g_))) continue;
+      l = std::move(more);
+      read_[i].insert(k);
+    }
+  }
+
+  // Slices that another node reads as well are copied for it, and the copy is used by all readers.
+  void find_copied() {
+    const auto copy = [&](int32_t v) {
+      if (const auto view = slices_.find(v); view != slices_.end())
+        copied_.insert(view->second.node);
+    };
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      if (keeps_rows(g_, v_.node(i))) continue;
+      const std::vector<int32_t> in = v_.reads(i);
+      for (size_t k = 0; k < in.size(); ++k)
+        if (!read_.contains(i) || !read_.at(i).contains(k)) copy(in[k]);
+    }
+    for (const auto& [v, view] : slices_)
+      if (v_.is_kept(v)) copy(v);
+  }
+
+  void replace(size_t i, const std::set<size_t>& inputs) {
+    LoopNode l = *v_.loop(i);
+    for (const size_t k : inputs) {
+      const SliceView& view = slices_.at(l.in[k].value);
+      if (copied_.contains(view.node)) continue;
+      l = reading_slice(g_, std::move(l), k, view);
+      viewed_.insert(view.node);
+    }
+    if (!l.loop.slices.operands.empty()) v_.replace(i, std::move(l));
+  }
+
+  ViewedGraph& v_;
+  const Graph& g_;
+  const Supports& supports_;
+  std::map<int32_t, SliceView> slices_;      // by value
+  std::map<size_t, std::set<size_t>> read_;  // by node: inputs that it may read as columns
+  std::set<size_t> copied_, viewed_;         // nodes of slices
+};
+
+// Concatenations of which nothing reads a segment, which may be renamed in between.
+class ColumnWriter {
+ public:
+  ColumnWriter(ViewedGraph& v, const Supports& supports)
+      : v_(v), g_(v.graph()), supports_(supports) {
+    for (size_t i = 0; i < g_.nodes().size(); ++i)
+      for (const int32_t in : v.reads(i)) ++reads_[in];
+  }
+  void run() {
+    for (size_t i = 0; i < g_.nodes().size(); ++i) {
+      const std::vector<int32_t> segments = concatenated(g_, v_.node(i), -1);
+      if (segments.empty() || v_.is_elided(i)) continue;
+      std::vector<Producer> producers;
+      renamings_.clear();
+      for (const int32_t v : segments)
+        if (const auto p = producer_of(v)) producers.push_back(*p);
+      if (producers.size() < segments.size()) continue;
+      if (write_concatenation(i, producers) || compute_concatenation(i, segments, producers))
+        for (const size_t r : renamings_) v_.elide(r);
+    }
+  }
+
+ private:
+  struct Producer {
+    size_t node = 0;
+    LoopNode loop;
+    size_t output = 0;  // of that loop
+  };
+
+  // None if a value on the way has another reader.
+  std::optional<Producer> producer_of(int32_t v) {
+    for (;;) {
+      const auto at = v_.writer(v);
+      if (!at || v_.is_kept(v) || reads_[v] != 1) return {};
+      const auto [i, output] = *at;
+      if (!keeps_rows(g_, v_.node(i))) {
+        std::optional<LoopNode> l = v_.loop(i);
+        if (!l) return {};
+        return Producer{i, std::move(*l), output};
+      }
+      renamings_.push_back(i);
+      v = v_.node(i).in[0];
+    }
+  }
+
+  // By the one loop that produces all segments as results for each channel.
+  bool write_concatenation(size_t concat, const std::vector<Producer>& producers) {
+    const LoopNode& l = producers[0].loop;
+    if (l.loop.concatenated != 0 || !l.loop.segments.segmented_out.empty()) return false;
+    std::vector<size_t> outputs;
+    for (const Producer& p : producers) {
+      if (p.node != producers[0].node || l.loop.results[p.output].extent != ops::Extent::channel ||
+          !(g_.type(l.out[p.output]) == g_.type(l.out[producers[0].output])))
+        return false;
+      outputs.push_back(p.output);
+    }
+    LoopNode made = writing_concatenation(l, outputs, v_.node(concat).out[0]);
+    if (!supports_(made.signature(g_))) return false;
+    v_.replace(producers[0].node, std::move(made));
+    v_.elide(concat);
+    return true;
+  }
+
+  // As the expression that all producers compute, of one tensor each.
+  bool compute_concatenation(size_t concat, const std::vector<int32_t>& segments,
+                             const std::vector<Producer>& producers) {
+    const LoopNode& first = producers[0].loop;
+    const int32_t whole = v_.node(concat).out[0];
+    if (!worth_segments(g_, segments)) return false;
+    LoopNode made{{.expr = first.loop.expr,
+                   .shape = v_.shape(whole).sizes(),
+                   .results = first.loop.results,
+                   .segments = {.segmented_in = {0}}},
+                  {},
+                  {whole},
+                  v_.node(concat).at};
+    for (size_t k = 0; k < producers.size(); ++k) {
+      const LoopNode& l = producers[k].loop;
+      if (!is_elementwise(l) || !(l.loop.expr == first.loop.expr) ||
+          g_.type(l.in[0].value).dtype != g_.type(first.in[0].value).dtype ||
+          g_.type(l.out[0]).dtype != g_.type(first.out[0]).dtype)
+        return false;
+      made.in.push_back({l.in[0].value, v_.shape(segments[k])});
+      made.loop.segments.widths.push_back(v_.shape(segments[k])[-1]);
+    }
+    if (!supports_(made.signature(g_))) return false;
+    v_.replace(concat, std::move(made));
+    for (const Producer& p : producers) v_.elide(p.node);
+    return true;
+  }
+  // One tensor to one of its shape, without views.
+  bool is_elementwise(const LoopNode& l) const {
+    return kind_of(l.loop) == ops::LoopKind::map && l.in.size() == 1 && l.out.size() == 1 &&
+           !l.is_viewed(0) && l.loop.segments.widths.empty() &&
+           l.in[0].shape == v_.shape(l.out[0]) && l.in[0].shape.rank() > 0;
+  }
+
+  ViewedGraph& v_;
+  const Graph& g_;
+  const Supports& supports_;
+  std::map<int32_t, int> reads_;   // by value
+  std::vector<size_t> renamings_;  // of the concatenation at hand
+};
+
+}  // namespace
+
+Graph elide_copies(const Graph& g, const Supports& supports) {
+  ViewedGraph v(g);
+  SegmentFinder(v, supports).run();
+  ColumnReader(v, supports).run();
+  ColumnWriter(v, supports).run();
+  return v.rebuilt();
+}
+
+}  // namespace ebb
