@@ -8,11 +8,13 @@ import argparse
 import pathlib
 import sys
 
-import torch
-from safetensors.torch import save_file
+BENCH = pathlib.Path(__file__).resolve().parent
+# where torch is not installed, the folder bench/torch is not to pass for it
+sys.path[:] = [p for p in sys.path if pathlib.Path(p).resolve() != BENCH]
+import torch  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent / "torch"),
-                str(pathlib.Path(__file__).resolve().parents[1] / "tools/golden")]
+sys.path[:0] = [str(BENCH / "torch"), str(BENCH.parent / "tools/golden")]
 import components  # noqa: E402
 import ldm  # noqa: E402
 from gpu_denoise import SD15  # noqa: E402

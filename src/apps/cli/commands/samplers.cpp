@@ -80,7 +80,7 @@ void print_samplers() {
                 s->help.c_str());
   std::printf(
       "\norder: of convergence without noise; evals, draws: of the denoiser and of random numbers, "
-      "a step;\nserves: what networks may predict; guided: only with classifier-free guidance\n");
+      "a step;\nmodels: what networks may predict; guided: only with classifier-free guidance\n");
 }
 
 void print_names(const char* kind, const char* what, const auto& all) {
