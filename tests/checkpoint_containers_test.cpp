@@ -175,6 +175,25 @@ TEST_F(Containers, averages__take_the_weights_place) {
             "averages: the file has none");
 }
 
+TEST_F(Containers, interrupted_conversion__leaves_nothing) {
+  Tensors tensors;
+  for (int i = 0; i < 100; ++i)
+    tensors.push_back({str("t", i), Tensor(DType::f32, {int64_t{1} << 18})});
+  const std::string in = folder_ / "in.safetensors", out = folder_ / "out.safetensors";
+  io::write_safetensors(in, tensors);
+  // once the file is begun
+  const Output done =
+      run_program(str("--version; { '", program_path(), "' convert ", in, " ", out,
+                      " --dtype f16 & ", "while kill -0 $!; do if [ $(stat -c %s ", out,
+                      ".tmp-$! 2>/dev/null || echo 0) -gt 0 ]; "
+                      "then kill -TERM $!; break; fi; done; wait $!; }"));
+  EXPECT_EQ(done.code, 143) << done.text;
+  EXPECT_NE(done.text.find("convert: interrupted by signal 15; nothing was written to " + out),
+            std::string::npos)
+      << done.text;
+  EXPECT_EQ(folder_.files(), 1u);
+}
+
 TEST_F(Containers, mistakes__change_nothing) {
   const std::string file = whole();
   EXPECT_EQ(error_line(str("convert ", file, " ", file)),

@@ -59,6 +59,47 @@ TEST_F(CliGenerateFiles, input__is_never_overwritten) {
   EXPECT_EQ(file_bytes(init), before);
 }
 
+TEST_F(CliGenerateFiles, preview__overwrites_no_other_file) {
+  const std::string init = picture(), before = file_bytes(init), model = whole();
+  const std::string rule = "generate: --preview must not overwrite its input  ";
+  EXPECT_EQ(error_line(to(png(), "--init " + init + " --preview " + init + ":1")), rule + init);
+  fs::create_symlink(init, png("link"));
+  EXPECT_EQ(error_line(to(png(), "--control canny:" + init + " --preview " + png("link"))),
+            rule + png("link"));
+  const std::string same = "generate: --preview and --out name the same file  ";
+  EXPECT_EQ(error_line(to(png(), "--preview " + png() + ":2")), same + png());
+  EXPECT_EQ(error_line(to(png(), str("--preview ", folder_.path(), "/./x.png"))),
+            str(same, folder_.path(), "/./x.png"));
+  for (const char* folder : {"many", "many/"})
+    EXPECT_EQ(error_line(to(folder_ / folder, str("--preview ", folder_ / "many/00001.png"))),
+              str("generate: --preview would overwrite a picture of the folder that --out names  ",
+                  folder_ / "many/00001.png"));
+  EXPECT_EQ(error_line(to(png(), "--preview prev.txt")),
+            "generate: --preview must be FILE[:steps] with a .png, .jpg or .webp file, or "
+            "terminal[:steps] (got 'prev.txt')");
+  EXPECT_EQ(error_line(to(png(), str("--preview ", init, "/prev.png")))
+                .find("generate: --preview: cannot make the folder ("),
+            0u);
+  EXPECT_EQ(file_bytes(init), before);
+  EXPECT_FALSE(fs::exists(png()));
+  // before a model is read
+  testing::put_file(folder_ / "no.safetensors", "");
+  EXPECT_EQ(error_line(str("generate --model ", folder_ / "no.safetensors", " --prompt x --out ",
+                           png(), " --preview ", png())),
+            same + png());
+  ASSERT_EQ(run_program(to(png(), "--preview " + folder_ / "new/prev.png")).code, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "new/prev.png"));
+}
+
+TEST_F(CliGenerateFiles, like_and_preview_of_one_picture__are_refused) {
+  ASSERT_EQ(run_program(to(png(), "")).code, 0);
+  const std::string before = file_bytes(png());
+  EXPECT_EQ(error_line(str("generate --device cpu --like ", png(), " --preview ", png(), " --out ",
+                           png("again"))),
+            "generate: --preview must not overwrite its input  " + png());
+  EXPECT_EQ(file_bytes(png()), before);
+}
+
 // As in the programs that people come from, pictures of an earlier run stay.
 TEST_F(CliGenerateFiles, folder_with_pictures__goes_on_counting) {
   const std::string folder = folder_ / "many";

@@ -6,8 +6,11 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdint>
 #include <ctime>
+#include <mutex>
+#include <system_error>
 
 namespace ebb::train {
 namespace {
@@ -98,5 +101,27 @@ EndOnSignal::EndOnSignal(std::string_view said) {
 }
 
 EndOnSignal::~EndOnSignal() { restore(before_); }
+
+SignalThread::SignalThread() {
+  sigset_t stops;
+  sigemptyset(&stops);
+  for (const int signal : stop_signals) sigaddset(&stops, signal);
+  pthread_sigmask(SIG_BLOCK, &stops, &before_);
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      std::condition_variable_any().wait(lock, stop, [] { return false; });
+    });
+  } catch (const std::system_error&) {  // no more threads: signals come as usual
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+}
+
+SignalThread::~SignalThread() {
+  thread_ = {};  // ends it
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
 
 }  // namespace ebb::train

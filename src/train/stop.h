@@ -1,11 +1,13 @@
 // What SIGINT, SIGTERM and SIGHUP (a closed terminal) do: StopSignals makes of them a flag that a
 // loop polls between steps, EndOnSignal ends the process with a sentence. Signals that were ignored
-// (SIGINT in background jobs of scripts) stay ignored.
+// (SIGINT in background jobs of scripts) stay ignored. SignalThread keeps handlers off the threads
+// that compute.
 #pragma once
 
 #include <array>
 #include <csignal>
 #include <string_view>
+#include <thread>
 
 namespace ebb::train {
 
@@ -41,6 +43,23 @@ class EndOnSignal {
 
  private:
   HandlersBefore before_;
+};
+
+// A thread that takes the signals: while an instance exists, they are blocked in the thread that
+// made it and in all that start from then on. A program makes one before other threads start, and
+// the classes above are safe then. A handler writes below the stack pointer of the thread that it
+// interrupts, and oneDNN's compiled f32 products (as of 2.6) point that into a block of the heap
+// while they compute: what lies before the block would be overwritten.
+class SignalThread {
+ public:
+  SignalThread();
+  ~SignalThread();
+  SignalThread(const SignalThread&) = delete;
+  SignalThread& operator=(const SignalThread&) = delete;
+
+ private:
+  sigset_t before_;  // the mask of the thread that made it
+  std::jthread thread_;
 };
 
 }  // namespace ebb::train

@@ -2,6 +2,7 @@
 #include "train/stop.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -70,6 +71,39 @@ TEST_F(stop_signals, ignored_ones__stay_so) {
     std::raise(SIGINT);
   }
   EXPECT_EQ(std::signal(SIGINT, before), SIG_IGN);
+}
+
+// What handlers write below the stack pointer of kernels that use it for other things is other
+// people's memory.
+TEST_F(stop_signals, threads_that_compute__take_none_beside_a_signal_thread) {
+  const auto blocked = [] {
+    sigset_t now;
+    pthread_sigmask(SIG_BLOCK, nullptr, &now);
+    return sigismember(&now, SIGINT) + sigismember(&now, SIGTERM) + sigismember(&now, SIGHUP);
+  };
+  const StopSignals signals("stops");
+  {
+    const SignalThread takes;
+    int of_another = 0;
+    std::thread([&] { of_another = blocked(); }).join();
+    EXPECT_EQ(of_another, 3);
+    EXPECT_EQ(blocked(), 3);
+    kill(getpid(), SIGTERM);
+    for (int i = 0; i < 1000 && signals.requested() == 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(signals.requested(), SIGTERM);
+  }
+  EXPECT_EQ(blocked(), 0);
+}
+
+TEST_F(stop_signals, without_a_handler__end_a_process_with_a_signal_thread) {
+  EXPECT_EXIT(
+      {
+        const SignalThread takes;
+        kill(getpid(), SIGHUP);
+        std::this_thread::sleep_for(std::chrono::seconds(60));
+      },
+      testing::KilledBySignal(SIGHUP), "");
 }
 
 TEST_F(stop_signals, long_lines__are_cut) {

@@ -1,5 +1,10 @@
 #include "apps/cli/generate_flags.h"
 
+#include <filesystem>
+
+#include "apps/cli/picture_output.h"
+#include "apps/cli/preview_output.h"
+#include "base/error.h"
 #include "base/names.h"
 #include "pipeline/hires.h"
 
@@ -39,12 +44,30 @@ InputFiles input_files(const GenerateFlags& o) {
   return out;
 }
 
+namespace {
+
+// "": the terminal.
+void check_preview_file(const std::string& file, const std::string& out, const InputFiles& inputs) {
+  if (file.empty()) return;
+  const std::filesystem::path path(file);
+  check_not_input(file, inputs, "generate: --preview");
+  require(!same_file(file, out), "generate: --preview and --out name the same file  ", file);
+  require(output_of(out, "generate") != Output::folder || !is_numbered(path.filename()) ||
+              !same_file(std::filesystem::absolute(path).parent_path(), out),
+          "generate: --preview would overwrite a picture of the folder that --out names  ", file);
+}
+
+}  // namespace
+
 void check_inputs(const GenerateFlags& o) {
   InputFiles all = input_files(o);
   all.add("like", o.like);
   all.add("config", o.config);
-  check_not_input(o.out, all, "generate");
-  if (!o.preview.empty()) all.add("preview_decoder", o.preview_decoder);
+  check_not_input(o.out, all, "generate: --out");
+  if (!o.preview.empty()) {
+    all.add("preview_decoder", o.preview_decoder);
+    check_preview_file(parse_preview(o.preview).file, o.out, all);
+  }
   all.add("embedding_dir", o.embedding_dir);
   for (const InputFile& f : all.all())
     if (f.name == "hires" && f.path.empty())

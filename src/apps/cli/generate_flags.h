@@ -98,8 +98,8 @@ struct GenerateFlags {
 
 // What decides how pictures look. Throws Error for texts that name files in another form.
 InputFiles input_files(const GenerateFlags& o);
-// Throws Error for files that are not there, and where --out is one of them. Asked before any is
-// read.
+// Throws Error for files that are not there, and where --out or --preview is one of them or both
+// are the same. Asked before any is read.
 void check_inputs(const GenerateFlags& o);
 
 }  // namespace ebb::cli

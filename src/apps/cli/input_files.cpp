@@ -39,11 +39,21 @@ void check_there(const InputFiles& files, std::string_view command) {
             " does not exist  ", f.text);
 }
 
-void check_not_input(const std::string& out, const InputFiles& files, std::string_view command) {
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  if (fs::equivalent(a, b, ignored)) return true;
+  const auto whole = [&](const std::string& path) {
+    const fs::path p = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+    return p.has_filename() ? p : p.parent_path();  // without a / behind
+  };
+  return whole(a) == whole(b);
+}
+
+void check_not_input(const std::string& out, const InputFiles& files, std::string_view subject) {
   std::error_code ignored;
   for (const InputFile& f : files.all())
-    require(fs::is_directory(out, ignored) || !fs::equivalent(f.path, out, ignored), command,
-            ": --out must not overwrite its input  ", out);
+    require(fs::is_directory(out, ignored) || !fs::equivalent(f.path, out, ignored), subject,
+            " must not overwrite its input  ", out);
 }
 
 InputHashes::InputHashes(const InputFiles& files) {

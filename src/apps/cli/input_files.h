@@ -31,8 +31,12 @@ class InputFiles {
 // Throws Error for a text that names nothing that is there, with its flag.
 void check_there(const InputFiles& files, std::string_view command);
 
-// Throws Error if `out` is one of the files, by whatever path.
-void check_not_input(const std::string& out, const InputFiles& files, std::string_view command);
+// Whether both paths lead to one file, or would if it were there.
+bool same_file(const std::string& a, const std::string& b);
+
+// Throws Error if `out` is one of the files, by whatever path. `subject`: the command and the flag
+// that names `out`.
+void check_not_input(const std::string& out, const InputFiles& files, std::string_view subject);
 
 // SHA-256 of files, by name: the first ten digits, as other programs have them.
 using HashTexts = std::map<std::string, std::string>;

@@ -16,6 +16,7 @@
 #include "base/names.h"
 #include "base/version.h"
 #include "core/host_memory.h"
+#include "train/stop.h"
 
 #define X(name)          \
   namespace ebb::cli {   \
@@ -218,6 +219,7 @@ void check_output() {
 int main(int argc, char** argv) {
   limit_spinning(argv);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a run without a checkpoint
+  const ebb::train::SignalThread takes_signals;
   try {
     const int code = ebb::cli::run_main(argc, argv);
     check_output();

@@ -52,17 +52,19 @@ std::string folder_of(const std::string& out, std::string_view command) {
   return output_of(out, command) == Output::folder ? out : fs::path(out).parent_path().string();
 }
 
-int64_t next_number(const std::string& out) {
+bool is_numbered(const std::string& file) {
   constexpr size_t least = 5, most = 12;  // digits
+  const std::string stem = fs::path(file).stem().string();
+  return stem.size() >= least && stem.size() <= most &&
+         stem.find_first_not_of("0123456789") == stem.npos && io::picture_format(file);
+}
+
+int64_t next_number(const std::string& out) {
   std::error_code none;
   int64_t next = 0;
-  for (const auto& entry : fs::directory_iterator(out, none)) {
-    const std::string stem = entry.path().stem().string();
-    if (stem.size() >= least && stem.size() <= most &&
-        stem.find_first_not_of("0123456789") == stem.npos &&
-        io::picture_format(entry.path().string()))
-      next = std::max(next, int64_t{std::stoll(stem)} + 1);
-  }
+  for (const auto& entry : fs::directory_iterator(out, none))
+    if (is_numbered(entry.path().string()))
+      next = std::max(next, int64_t{std::stoll(entry.path().stem().string())} + 1);
   return next;
 }
 

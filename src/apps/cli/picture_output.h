@@ -22,6 +22,8 @@ enum class Output : uint8_t { grid, folder, safetensors, npy };
 Output output_of(const std::string& out, std::string_view command);
 // "": none is needed.
 std::string folder_of(const std::string& out, std::string_view command);
+// Whether a path has the name of a picture in such a folder.
+bool is_numbered(const std::string& file);
 // The number behind the highest of the pictures in a folder, where files of another run go on; 0
 // for files and new folders.
 int64_t next_number(const std::string& out);

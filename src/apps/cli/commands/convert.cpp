@@ -9,7 +9,9 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/text_list.h"
+#include "diffusion/solver/run.h"
 #include "pipeline/convert.h"
+#include "train/stop.h"
 
 namespace ebb::cli {
 namespace {
@@ -71,22 +73,31 @@ int run(const Options& o) {
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
+  const train::StopSignals signals(stopping);
   ProgressLine line("convert");
-  const Converted done = convert_checkpoint(
-      {.in = o.in,
-       .out = o.out,
-       .layout = layout_of(o),
-       .dtype = o.dtype == "same" ? std::nullopt : std::optional(parse_dtype(o.dtype)),
-       .averaged = o.ema,
-       .variant = o.variant,
-       .loras = parse_loras(o.lora.text())},
-      [&](int64_t at, int64_t all) {
-        line.show(static_cast<double>(at) / static_cast<double>(std::max<int64_t>(all, 1)));
-      });
-  line.finish();
-  say_warnings(done.warnings);
-  report(o, done, seconds());
-  return 0;
+  const ConvertOptions options{
+      .in = o.in,
+      .out = o.out,
+      .layout = layout_of(o),
+      .dtype = o.dtype == "same" ? std::nullopt : std::optional(parse_dtype(o.dtype)),
+      .averaged = o.ema,
+      .variant = o.variant,
+      .loras = parse_loras(o.lora.text())};
+  try {
+    const Converted done = convert_checkpoint(options, [&](int64_t at, int64_t all) {
+      line.show(static_cast<double>(at) / static_cast<double>(std::max<int64_t>(all, 1)));
+      if (signals.requested() != 0) throw Cancelled("convert: stopped");
+    });
+    line.finish();
+    say_warnings(done.warnings);
+    report(o, done, seconds());
+    return 0;
+  } catch (const Cancelled&) {
+    line.finish();
+    std::fprintf(stderr, "convert: interrupted by signal %d; nothing was written to %s\n",
+                 signals.requested(), o.out.c_str());
+    return signal_exit + signals.requested();
+  }
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {

@@ -199,7 +199,7 @@ int run(Options& o) {
           "sample: --columns has no effect on other files than a grid  ", o.out);
   InputFiles inputs;
   inputs.add("checkpoint", o.checkpoint);
-  check_not_input(o.out, inputs, "sample");
+  check_not_input(o.out, inputs, "sample: --out");
   LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
   check_output(o, model);

@@ -47,7 +47,7 @@ int run(const Options& o) {
   InputFiles inputs;
   inputs.add("image", o.image);
   inputs.add("model", o.model);
-  check_not_input(o.out, inputs, "upscale");
+  check_not_input(o.out, inputs, "upscale: --out");
   const Tensor image = io::read_image(o.image, 3);
   Upscaler upscaler(load_upscaler(o.model), open_device(o.common),
                     {.tile = o.tile, .circular = circular_axes(o.tiling, "upscale")});
