@@ -64,7 +64,7 @@ TEST_F(CliGenerateFiles, preview__overwrites_no_other_file) {
   const std::string rule = "generate: --preview must not overwrite its input  ";
   EXPECT_EQ(error_line(to(png(), "--init " + init + " --preview " + init + ":1")), rule + init);
   fs::create_symlink(init, png("link"));
-  EXPECT_EQ(error_line(to(png(), "--control canny:" + init + " --preview " + png("link"))),
+  EXPECT_EQ(error_line(to(png(), "--control canny=" + init + " --preview " + png("link"))),
             rule + png("link"));
   const std::string same = "generate: --preview and --out name the same file  ";
   EXPECT_EQ(error_line(to(png(), "--preview " + png() + ":2")), same + png());
