@@ -1,6 +1,7 @@
 // Settings from pictures and files: `ebb generate --like`, `--config`.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -115,6 +116,19 @@ TEST_F(CliLike, text_of_the_web_ui__gives_its_settings) {
             "scale: 4.");
 }
 
+// On some processors noise of steps leaves a later picture of a run with other roundings than the
+// picture alone has: a colour value may be the next one.
+void expect_near(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b,
+                 const std::string& flags) {
+  ASSERT_EQ(a.size(), b.size()) << flags;
+  size_t other = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_LE(std::abs(a[i] - b[i]), 1) << flags;
+    other += a[i] != b[i];
+  }
+  EXPECT_LE(other, a.size() / 1000) << flags;
+}
+
 // Of a run of two, whose text of the web UI alone says of each what makes it again.
 TEST_F(CliLike, variations_of_the_web_ui__are_written_and_read) {
   const std::string model = whole();
@@ -134,8 +148,8 @@ TEST_F(CliLike, variations_of_the_web_ui__are_written_and_read) {
       EXPECT_EQ(text.find(second) != text.npos, i == 1 || second.starts_with("Seed resize"))
           << text;
       io::write_png(png("theirs"), Tensor(DType::u8, {8, 8, 3}), {{"parameters", text}});
-      EXPECT_EQ(made(like(png("theirs"), "--model " + model), png("again")), pixels(file)) << flags;
-      EXPECT_EQ(made(like(file), png("again")), pixels(file)) << flags;
+      expect_near(made(like(png("theirs"), "--model " + model), png("again")), pixels(file), flags);
+      expect_near(made(like(file), png("again")), pixels(file), flags);
     }
   };
   check("", "Seed: 8, ");
