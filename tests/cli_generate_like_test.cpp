@@ -116,8 +116,8 @@ TEST_F(CliLike, text_of_the_web_ui__gives_its_settings) {
             "scale: 4.");
 }
 
-// Without AVX-512 last bits depend on where tensors lie (docs/numerics.md), which is another place in
-// a run of several: a colour value may be the next one.
+// Without AVX-512 last bits depend on where tensors lie (docs/numerics.md), which is another place
+// in a run of several: a colour value may be the next one.
 void expect_near(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b,
                  const std::string& flags) {
   ASSERT_EQ(a.size(), b.size()) << flags;
