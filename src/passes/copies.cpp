@@ -5,13 +5,10 @@
 #include "ir/copy_form.h"
 
 namespace ebb {
-namespace {
 
 const Node* producer(const Graph& g, int32_t v) {
   return g.producer(v) < 0 ? nullptr : &g.nodes()[static_cast<size_t>(g.producer(v))];
 }
-
-}  // namespace
 
 bool keeps_rows(const Graph& g, const Node& n) {
   if (!n.op->renames) return false;

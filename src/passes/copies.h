@@ -10,6 +10,9 @@
 
 namespace ebb {
 
+// The node that gives a value; null for a source.
+const Node* producer(const Graph& g, int32_t v);
+
 // Whether a node gives its operand another shape of the same last dim.
 bool keeps_rows(const Graph& g, const Node& n);
 // The value whose memory `v` is, looking through ops that rename, or keep rows.

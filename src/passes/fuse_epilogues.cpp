@@ -86,15 +86,12 @@ class EpilogueFuser {
  private:
   bool from_weights(int32_t v) const { return from_weights_[static_cast<size_t>(v)]; }
   size_t index(int32_t v) const { return static_cast<size_t>(g_.producer(v)); }
-  const Node* producer(int32_t v) const {
-    return g_.producer(v) < 0 ? nullptr : &g_.nodes()[index(v)];
-  }
 
   // The contraction that gives a value, unless it has another result already.
   std::optional<Fused> contraction(int32_t v) const {
     if (const auto it = fused_.find(v); it != fused_.end())
       return it->second.kept < 0 ? std::optional(it->second) : std::nullopt;
-    const Node* n = producer(v);
+    const Node* n = producer(g_, v);
     if (n == nullptr || !n->op->contraction || n->out.size() != 1 || from_weights(v) ||
         taken_.contains(index(v)))
       return {};
@@ -103,7 +100,7 @@ class EpilogueFuser {
     return f;
   }
   bool gives_products(int32_t v) const {
-    const Node* n = producer(v);
+    const Node* n = producer(g_, v);
     return fused_.contains(v) || (n != nullptr && n->op->contraction);
   }
 
@@ -130,7 +127,7 @@ class EpilogueFuser {
     };
     for (const int32_t v : n.in)
       if (!add(v) && is_inner(v, n))
-        for (const int32_t w : producer(v)->in) add(w);
+        for (const int32_t w : producer(g_, v)->in) add(w);
     std::vector<int32_t> out;
     for (const auto& [later, v] : found) out.push_back(v);
     return out;
@@ -138,7 +135,7 @@ class EpilogueFuser {
 
   // Whether a value is an expression that `n` may compute itself.
   bool is_inner(int32_t v, const Node& n) const {
-    const Node* p = producer(v);
+    const Node* p = producer(g_, v);
     return p != nullptr && is_expression(*p) && !fused_.contains(v) &&
            g_.type(v) == g_.type(n.out[0]);
   }
@@ -162,7 +159,7 @@ class EpilogueFuser {
   Scalar argument(Growth& e, int32_t v, const Node& n) const {
     if (const auto part = part_of_z(e, v)) return *part;
     if (!is_inner(v, n)) return operand(e, v);
-    const Node& p = *producer(v);
+    const Node& p = *producer(g_, v);
     const bool reads =
         std::ranges::any_of(p.in, [&](int32_t w) { return part_of_z(e, w).has_value(); });
     if (!reads) return operand(e, v);
@@ -351,7 +348,7 @@ class EpilogueFuser {
   // `more` as a further product of the contraction that gives v.
   std::optional<Fused> joined(const Node& n, int32_t v, int32_t more) const {
     if (!is_prepared_sum(v, n) || !is_prepared_sum(more, n)) return {};
-    const Node &to = *producer(v), &m = *producer(more);
+    const Node &to = *producer(g_, v), &m = *producer(g_, more);
     const Fused f = *contraction(v);
     if (!contraction(more)->contraction().linear || g_.type(m.in[0]).dtype != f.use.in[0].dtype)
       return {};
@@ -387,7 +384,7 @@ class EpilogueFuser {
 
   // The two tensors whose columns a value has, if it is no more than that; else the value.
   std::vector<int32_t> parts_by_column(int32_t v) const {
-    const Node* n = producer(v);
+    const Node* n = producer(g_, v);
     const std::vector<int32_t> in =
         n == nullptr ? std::vector<int32_t>{} : concatenated(g_, *n, -1);
     return in.size() == 2 ? in : std::vector{v};

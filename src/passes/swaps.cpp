@@ -35,7 +35,7 @@ class Hoister {
       }
       any = true;
       const AtScope scope(rw.to(), n.at);
-      const Node& pointwise = *producer(view->base);
+      const Node& pointwise = *producer(g_, view->base);
       std::vector<Value> in = rw.map(pointwise.in);
       for (Value& x : in)
         if (x.shape().rank() > 0 && x.shape()[-1] != 1) x = ops::swap_runs(x, view->run);
@@ -48,15 +48,11 @@ class Hoister {
   }
 
  private:
-  const Node* producer(int32_t v) const {
-    return g_.producer(v) < 0 ? nullptr : &g_.nodes()[static_cast<size_t>(g_.producer(v))];
-  }
-
   // The concatenation of a swap of a pointwise result.
   std::optional<SwapView> of_pointwise(int32_t v) const {
     const std::optional<SwapView> view = swap_of(g_, v);
     if (!view || g_.producer(v) != static_cast<int32_t>(view->node)) return {};
-    const Node* const base = producer(view->base);
+    const Node* const base = producer(g_, view->base);
     if (!base || base->op != &ops::def::pointwise() || base->out.size() != 1) return {};
     const int64_t width = g_.type(view->base).shape[-1];
     for (const int32_t x : base->in) {

@@ -48,11 +48,11 @@ class SegmentFinder {
   }
   // A node that may read or write tensors of its own shape by segments; none of other nodes.
   std::optional<LoopNode> segmentable(size_t i) const {
-    if (const auto l = loop_node_of(g_, v_.node(i)); !l || !l->loop.segments.widths.empty() ||
-                                                     !l->loop.swaps.empty() ||
-                                                     kind_of(l->loop) == ops::LoopKind::rows)
-      return {};
-    return v_.loop(i);
+    const std::optional<LoopNode> before = loop_node_of(g_, v_.node(i));
+    if (!before || !before->loop.segments.widths.empty()) return {};
+    std::optional<LoopNode> l = v_.loop(i);
+    const bool takes = l && l->loop.swaps.empty() && kind_of(l->loop) != ops::LoopKind::rows;
+    return takes ? l : std::nullopt;
   }
   bool fits(const LoopNode& l, std::span<const int32_t> segments) const {
     const std::vector<int64_t>& widths = l.loop.segments.widths;
