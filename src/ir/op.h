@@ -86,6 +86,10 @@ struct OpDef {
   CopyForm (*copy)(const Signature&) = nullptr;
   // Its result is its operand under another shape; nothing moves.
   bool renames = false;
+  // Each element of a result is computed from its index alone, and numbers that all share.
+  bool by_index = false;
+  // The results are elements of the first operand, which the others choose.
+  bool gathers = false;
   // Null: every input read and every output written once, expr's flops an element.
   Cost (*cost)(const Signature&) = nullptr;
   std::vector<Example> (*examples)() = nullptr;

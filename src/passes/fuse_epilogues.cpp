@@ -13,6 +13,7 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "passes/copies.h"
+#include "passes/expression_node.h"
 #include "passes/prepare.h"
 #include "passes/simplify.h"
 #include "passes/uses.h"
@@ -47,15 +48,11 @@ struct Growth {
   std::set<size_t> between;     // nodes between z and the one that is taken in
 };
 
-const Expr& expr_of(const Node& n) { return n.attrs.as<ops::Pointwise>().expr; }
-bool is_expression(const Node& n) { return n.op == &ops::def::pointwise() && n.out.size() == 1; }
+bool is_expression(const Node& n) { return is_elementwise(n) && n.out.size() == 1; }
 
 bool includes(const std::set<size_t>& all, const std::set<size_t>& some) {
   return std::includes(all.begin(), all.end(), some.begin(), some.end());
 }
-
-// Whether a node only casts or repeats.
-bool is_copy(const Node& n) { return expr_of(n).code().size() == 1; }
 
 class EpilogueFuser {
  public:
@@ -84,6 +81,10 @@ class EpilogueFuser {
   }
 
  private:
+  Expr expr_of(const Node& n) const { return expression_of(g_, n); }
+  // Whether a node only casts or repeats.
+  bool is_copy(const Node& n) const { return expr_of(n).code().size() == 1; }
+
   bool from_weights(int32_t v) const { return from_weights_[static_cast<size_t>(v)]; }
   size_t index(int32_t v) const { return static_cast<size_t>(g_.producer(v)); }
 

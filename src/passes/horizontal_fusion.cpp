@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "ops/multi_tensor_pointwise/op.h"
-#include "ops/prim/pointwise/op.h"
+#include "passes/expression_node.h"
 
 namespace ebb {
 namespace {
@@ -35,11 +35,10 @@ class HorizontalFuser {
  private:
   // Nodes with the same key may fuse; "" for a node that does not fuse.
   std::string key_of(const Node& n) const {
-    if (n.op != &ops::def::pointwise() || n.in.empty()) return "";
-    const auto& a = n.attrs.as<ops::Pointwise>();
+    if (!is_elementwise(n) || n.in.empty()) return "";
     const Shape& shape = g_.type(n.out[0]).shape;
     if (shape.numel() > most_elements) return "";
-    std::string key = a.expr.text();
+    std::string key = expression_of(g_, n).text();
     bool full = false;
     for (const int32_t v : n.in) {
       const Type& t = g_.type(v);
@@ -77,8 +76,7 @@ class HorizontalFuser {
 
   void add_fused(Rewriter& rw, const std::vector<size_t>& members) const {
     const Node& first = g_.nodes()[members[0]];
-    ops::MultiTensorPointwise a{first.attrs.as<ops::Pointwise>().expr,
-                                static_cast<int64_t>(members.size()), ""};
+    ops::MultiTensorPointwise a{expression_of(g_, first), static_cast<int64_t>(members.size()), ""};
     for (const int32_t v : first.out)
       a.dtypes += str(a.dtypes.empty() ? "" : ",", g_.type(v).dtype);
     std::vector<Value> in;

@@ -25,8 +25,7 @@ std::string hint_of_size(const Signature& s) {
 }
 
 std::vector<Value> simpler(Graph& to, const Signature& s, std::span<const Value> in) {
-  if (s.op->expr && s.op != &ops::def::pointwise())
-    return to.add(ops::def::pointwise(), as_pointwise(s), in);
+  if (s.op->expr && !s.op->reference) return to.add(ops::def::pointwise(), as_pointwise(s), in);
   require(s.op->decompose != nullptr, s.op->name, ": this device has no kernel for it",
           hint_of_size(s), "  ", s.text(), "  at ", s.at);
   return s.op->decompose(to, s, in);

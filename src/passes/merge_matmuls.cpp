@@ -3,9 +3,8 @@
 #include <map>
 #include <tuple>
 
-#include "ir/op.h"
+#include "ir/contraction.h"
 #include "ops/prim/concat/op.h"
-#include "ops/prim/matmul/op.h"
 #include "ops/prim/slice/op.h"
 #include "passes/copies.h"
 #include "passes/prepare.h"
@@ -45,9 +44,9 @@ class MatmulMerger {
   using Key = std::tuple<int32_t, size_t, DType, DType, DType>;
 
   bool mergeable(const Node& n) const {
-    if (n.op != &ops::def::matmul() || n.in.size() > 3) return false;
-    const auto& a = n.attrs.as<ops::Matmul>();
-    if (a.trans_a || !a.trans_b || a.row_sums || g_.type(n.in[1]).shape.rank() != 2) return false;
+    if (!n.op->contraction || n.in.size() > 3 || n.out.size() != 1) return false;
+    const Contraction c = n.op->contraction(g_.signature(n));
+    if (!c.linear || c.products != 1) return false;
     for (size_t k = 1; k < n.in.size(); ++k)
       if (!from_weights_[static_cast<size_t>(n.in[k])]) return false;
     // What another node reads would be held twice.
@@ -102,7 +101,7 @@ class MatmulMerger {
       }
       in.push_back(ops::concat(parts, 0));
     }
-    const Value merged = rw_.to().add(ops::def::matmul(), first.attrs, in)[0];
+    const Value merged = rw_.to().add(*first.op, first.attrs, in)[0];
     int64_t begin = 0;
     for (const size_t i : group) {
       const Node& n = g_.nodes()[i];

@@ -6,8 +6,7 @@
 
 #include "base/error.h"
 #include "ops/loop/op.h"
-#include "ops/prim/pointwise/op.h"
-#include "ops/prim/random/op.h"
+#include "passes/expression_node.h"
 #include "passes/uses.h"
 
 namespace ebb {
@@ -29,9 +28,9 @@ struct Facts {
   bool counts(int64_t saved) const { return saved * worthless >= bytes; }
 };
 
-// A pointwise node, with or without views.
-bool is_pointwise(const Node& n) {
-  return n.op == &ops::def::pointwise() ||
+// Whether each element of the results is computed by itself, with or without views.
+bool is_by_element(const Node& n) {
+  return is_elementwise(n) || n.op->by_index ||
          (is_loop(n, ops::LoopKind::map) && n.attrs.as<ops::Loop>().segments.widths.empty());
 }
 
@@ -96,8 +95,7 @@ class Expressions {
 
   bool is_expression(const Node& n) const {
     const int64_t saved = written(g_, n);
-    const bool cheap = is_pointwise(n) || n.op == &ops::def::random();
-    return cheap && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
+    return is_by_element(n) && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
            std::ranges::all_of(n.in, [&](int32_t v) {
              return g_.type(v).bytes() * small <= saved || facts_.is_fixed(v) ||
                     (facts_.is_wanted(v) && of(v) < 0);

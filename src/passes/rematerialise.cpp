@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "ir/expr_inputs.h"
 #include "ops/loop/op.h"
-#include "ops/prim/pointwise/op.h"
+#include "passes/expression_node.h"
 #include "passes/made_node.h"
 #include "passes/uses.h"
 
@@ -88,9 +88,8 @@ class Rematerialiser {
   std::optional<Expression> expression_of(size_t i, size_t k) const {
     const Node& n = g_.nodes()[i];
     const bool rows = is_loop(n, ops::LoopKind::rows);
-    if (!(rows || n.op == &ops::def::pointwise()) || g_.type(n.out[k]).dtype != DType::f32)
-      return {};
-    const Expr& all = rows ? n.attrs.as<ops::Loop>().expr : n.attrs.as<ops::Pointwise>().expr;
+    if (!(rows || is_elementwise(n)) || g_.type(n.out[k]).dtype != DType::f32) return {};
+    const Expr all = rows ? n.attrs.as<ops::Loop>().expr : ebb::expression_of(g_, n);
     if (rows && n.attrs.as<ops::Loop>().results[k].extent != ops::Extent::element) return {};
     const size_t result = all.results().size() - n.out.size() + k;
     const std::vector<bool> used = inputs_of(all, result, result + 1);

@@ -1,45 +1,17 @@
 #include "passes/simplify.h"
 
 #include <map>
-#include <type_traits>
 
-#include "ir/op.h"
-#include "ops/prim/embedding/op.h"
 #include "ops/prim/pointwise/op.h"
-#include "ops/prim/reduce/op.h"
+#include "passes/expression_node.h"
 #include "passes/made_node.h"
 
 namespace ebb {
 namespace {
 
-// The node without unused inputs; types and shape become explicit.
-template <class Attributes>
-Node with_used_inputs(const Graph& g, Node n) {
-  Attributes a = n.attrs.as<Attributes>();
-  std::vector<int32_t> in;
-  std::vector<Scalar> x;
-  Shape shape(a.shape);
-  for (size_t k = 0; k < n.in.size(); ++k) {
-    shape = broadcast(shape, g.type(n.in[k]).shape, "drop_unused_inputs");
-    const bool used = a.expr.uses(static_cast<int64_t>(k));
-    x.push_back(used ? Scalar::input(static_cast<int64_t>(in.size())) : Scalar(0.0));
-    if (used) in.push_back(n.in[k]);
-  }
-  if (in.size() == n.in.size()) return n;
-  a.expr = Expr(static_cast<int64_t>(in.size()), a.expr.apply(x));
-  a.shape = shape.sizes();
-  if constexpr (std::is_same_v<Attributes, ops::Pointwise>) {
-    a.dtypes.clear();
-    for (const int32_t v : n.out) a.dtypes += str(a.dtypes.empty() ? "" : ",", g.type(v).dtype);
-  }
-  n.attrs = a;
-  n.in = in;
-  return n;
-}
-
 bool is_cast(const Graph& g, const Node& n) {
-  if (n.op != &ops::def::pointwise() || n.in.size() != 1 || n.out.size() != 1) return false;
-  const Expr& e = n.attrs.as<ops::Pointwise>().expr;
+  if (!is_elementwise(n) || n.in.size() != 1 || n.out.size() != 1) return false;
+  const Expr e = expression_of(g, n);
   return e.code()[static_cast<size_t>(e.results()[0])].op == ScalarOp::input &&
          g.type(n.in[0]).shape == g.type(n.out[0]).shape;
 }
@@ -60,11 +32,11 @@ Graph merge_casts(const Graph& g) {
   Rewriter rw(g);
   rw.copy_sources();
   for (const Node& n : g.nodes()) {
-    if (n.op == &ops::def::embedding()) {
+    if (n.op->gathers) {
       const AtScope scope(rw.to(), n.at);
-      const Value rows =
-          ops::embedding(rw.map(from[static_cast<size_t>(n.in[0])]), rw.map(n.in[1]));
-      rw.set(n.out[0], ops::cast(rows, g.type(n.out[0]).dtype));
+      std::vector<Value> in = rw.map(n.in);
+      in[0] = rw.map(from[static_cast<size_t>(n.in[0])]);
+      rw.set(n.out[0], ops::cast(rw.to().add(*n.op, n.attrs, in)[0], g.type(n.out[0]).dtype));
       continue;
     }
     if (!is_cast(g, n)) {
@@ -107,10 +79,10 @@ Graph drop_unused_inputs(const Graph& g) {
   Rewriter rw(g);
   rw.copy_sources();
   for (const Node& n : g.nodes()) {
-    if (n.op == &ops::def::pointwise())
-      add_made(rw, with_used_inputs<ops::Pointwise>(g, n));
-    else if (n.op == &ops::def::reduce())
-      add_made(rw, with_used_inputs<ops::Reduce>(g, n));
+    std::optional<ExpressionNode> e = expression_node_of(g, n);
+    if (e) e->drop_unused_operands();
+    if (e && e->in.size() < n.in.size())
+      add_made(rw, e->node());
     else
       rw.copy(n);
   }

@@ -4,9 +4,9 @@
 #include <optional>
 #include <set>
 
-#include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/swaps.h"
+#include "passes/expression_node.h"
 #include "passes/operand_views.h"
 #include "passes/simplify.h"
 
@@ -53,7 +53,7 @@ class Hoister {
     const std::optional<SwapView> view = swap_of(g_, v);
     if (!view || g_.producer(v) != static_cast<int32_t>(view->node)) return {};
     const Node* const base = producer(g_, view->base);
-    if (!base || base->op != &ops::def::pointwise() || base->out.size() != 1) return {};
+    if (!base || !is_elementwise(*base) || base->out.size() != 1) return {};
     const int64_t width = g_.type(view->base).shape[-1];
     for (const int32_t x : base->in) {
       const Shape& s = g_.type(x).shape;
@@ -67,7 +67,7 @@ class Hoister {
     return std::ranges::all_of(readers_[static_cast<size_t>(v)], [&](size_t i) {
       const Node& n = g_.nodes()[i];
       if (n.op->renames) return only_for_swap(n.out[0]);
-      return n.op == &ops::def::pointwise() || n.op->copy != nullptr;
+      return is_elementwise(n) || n.op->copy != nullptr;
     });
   }
 

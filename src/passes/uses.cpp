@@ -1,7 +1,6 @@
 #include "passes/uses.h"
 
-#include "ops/prim/pointwise/op.h"
-#include "ops/prim/reduce/op.h"
+#include "passes/expression_node.h"
 
 namespace ebb {
 
@@ -33,8 +32,8 @@ const Node* Uses::only_reader(int32_t v) const {
 
 bool Uses::will_fuse(const Node* n, const Shape& shape) const {
   if (n == nullptr) return false;
-  if (n->op == &ops::def::pointwise()) return g_.type(n->out[0]).shape == shape;
-  return n->op == &ops::def::reduce() && g_.type(n->in[0]).shape == shape;
+  const std::optional<ExpressionNode> e = expression_node_of(g_, *n);
+  return e && e->space == shape;
 }
 
 }  // namespace ebb

@@ -48,6 +48,7 @@ const OpDef& def::embedding() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
+                       .gathers = true,
                        .cost =
                            +[](const Signature& s) {
                              return Cost{.bytes = 2.0 * static_cast<double>(s.out[0].bytes())};

@@ -36,6 +36,7 @@ const OpDef& def::iota() {
                        .attrs = +[] { return Attrs(Iota{}); },
                        .infer = infer,
                        .reference = reference,
+                       .by_index = true,
                        .examples = examples,
                        .differentiable = false};
   return d;

@@ -73,6 +73,7 @@ const OpDef& def::random() {
                        .attrs = +[] { return Attrs(Random{}); },
                        .infer = infer,
                        .reference = reference,
+                       .by_index = true,
                        .examples = examples,
                        .differentiable = false};
   return d;

@@ -1,0 +1,77 @@
+#include "passes/expression_node.h"
+
+#include "base/error.h"
+#include "ir/loop_form.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+
+namespace ebb {
+namespace {
+
+// What an op that only reduces writes into a loop: the operands of its reductions.
+class ReducedOperands : public LoopReductions {
+ public:
+  Scalar reduced(const Scalar& operand) override {
+    of_each.push_back(operand);
+    return operand;
+  }
+  Scalar group_sum(const Scalar&) override { fail("an op that only reduces has no groups"); }
+
+  std::vector<Scalar> of_each;
+};
+
+std::vector<Scalar> inputs(size_t count) {
+  std::vector<Scalar> x;
+  for (size_t i = 0; i < count; ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
+  return x;
+}
+
+}  // namespace
+
+void ExpressionNode::drop_unused_operands() {
+  std::vector<int32_t> used;
+  std::vector<Scalar> x;
+  for (size_t k = 0; k < in.size(); ++k) {
+    const bool is_used = expr.uses(static_cast<int64_t>(k));
+    x.push_back(is_used ? Scalar::input(static_cast<int64_t>(used.size())) : Scalar(0.0));
+    if (is_used) used.push_back(in[k]);
+  }
+  if (used.size() == in.size()) return;
+  expr = Expr(static_cast<int64_t>(used.size()), expr.apply(x));
+  in = std::move(used);
+}
+
+Node ExpressionNode::node() const {
+  if (!reduction) {
+    std::string names;
+    for (const DType d : dtypes) names += str(names.empty() ? "" : ",", d);
+    return {&ops::def::pointwise(), ops::Pointwise{expr, space.sizes(), names}, in, out, at};
+  }
+  const char* const kind = reduction->maximum ? "max" : "sum";
+  return {&ops::def::reduce(),
+          ops::Reduce{expr, reduction->dims, kind, reduction->scale, space.sizes()}, in, out, at};
+}
+
+std::optional<ExpressionNode> expression_node_of(const Graph& g, const Node& n) {
+  if (!is_elementwise(n) && !n.op->loop) return {};
+  const Signature s = g.signature(n);
+  ExpressionNode e{.in = n.in, .out = n.out, .at = n.at};
+  for (const Type& t : s.out) e.dtypes.push_back(t.dtype);
+  if (is_elementwise(n)) {
+    e.expr = expression_of(s);
+    e.space = s.out[0].shape;
+    return e;
+  }
+  const std::optional<LoopForm> form = n.op->loop(s);
+  if (!form || !form->only_reduces) return {};
+  ReducedOperands operands;
+  form->write(s, inputs(n.in.size()), operands);
+  e.expr = Expr(static_cast<int64_t>(n.in.size()), operands.of_each);
+  e.space = form->space;
+  e.reduction = Reduction{form->dims, form->maximum, form->scale};
+  return e;
+}
+
+Expr expression_of(const Graph& g, const Node& n) { return expression_of(g.signature(n)); }
+
+}  // namespace ebb
