@@ -128,9 +128,37 @@ TEST(math, ends__are_as_in_ieee) {
       EXPECT_TRUE(y == p.y || (std::isnan(y) && std::isnan(p.y)))
           << info_of(p.op).name << '(' << p.x << ") is " << y << ", level " << l.name;
     }
-    for (int op = static_cast<int>(ScalarOp::neg); op <= static_cast<int>(ScalarOp::floor); ++op)
+    for (int op = static_cast<int>(ScalarOp::neg); op <= static_cast<int>(ScalarOp::f16); ++op)
       EXPECT_TRUE(std::isnan(run(l, static_cast<ScalarOp>(op), {nan})[0]))
           << info_of(static_cast<ScalarOp>(op)).name << " loses a NaN, level " << l.name;
+  }
+}
+
+// Every kind of f32 in reach: both sides of ties, numbers below the least normal one, the largest.
+TEST(math, rounding__is_that_of_the_dtypes) {
+  std::vector<float> x = {0.0f,
+                          -0.0f,
+                          65504.0f,
+                          65519.996f,
+                          65520.0f,
+                          1e30f,
+                          6.1e-5f,
+                          2.98e-8f,
+                          2.99e-8f,
+                          8.9e-8f,
+                          3.4e38f,
+                          1e-45f,
+                          std::numeric_limits<float>::infinity()};
+  for (uint32_t bits = 0x2f000000u; bits < 0x48000000u; bits += 0x7ffu)
+    x.push_back(std::bit_cast<float>(bits));
+  for (size_t i = 0, n = x.size(); i < n; ++i) x.push_back(-x[i]);
+  for (const Level& l : levels()) {
+    const auto in_bf16 = run(l, ScalarOp::bf16, x), in_f16 = run(l, ScalarOp::f16, x);
+    for (size_t i = 0; i < x.size(); ++i) {
+      ASSERT_EQ(in_bf16[i], static_cast<float>(bf16(x[i]))) << x[i] << ", level " << l.name;
+      ASSERT_EQ(in_f16[i], static_cast<float>(f16(x[i]))) << x[i] << ", level " << l.name;
+      ASSERT_EQ(std::signbit(in_f16[i]), std::signbit(x[i])) << x[i];
+    }
   }
 }
 

@@ -242,6 +242,13 @@ void Builder::store(DType dtype, std::span<const F32> values, const Address& at)
   store_vectors(Op::store, at.base, at.offset, at.when, pairs ? 4 : size, words);
 }
 
+F32 Builder::rounded(F32 x, DType dtype) {
+  const Any operand[] = {x};
+  const Kind word[] = {Kind::u32};
+  add(Op::pack, operand, word, static_cast<int>(dtype), 0);
+  return unpacked(dtype, {this, kernel_.code.back().result}, 0, true);
+}
+
 void Builder::store(std::span<const F32> values, const SharedAddress& at) {
   const std::vector<Any> words(values.begin(), values.end());
   store_vectors(Op::store_shared, at.base, at.offset, at.when, 4, words);

@@ -181,6 +181,7 @@ class Builder {
   F32 element(const Words& w, int index);
   F32 element(const WordsVar& w, int index);
   void store(DType dtype, std::span<const F32> values, const Address& at);
+  F32 rounded(F32 x, DType dtype);  // to the nearest of 16 bits, as a store rounds
   void store(std::span<const F32> values, const SharedAddress& at);
   // Bytes as they are: 1, 2, 4 or 8 a unit.
   std::vector<Any> load_units(int unit, Kind kind, int count, const Address& at);

@@ -128,6 +128,8 @@ F32 write_op(ScalarOp op, std::span<const F32> in, Precision precision) {
     case ScalarOp::sigmoid: return sigmoid(x, precision);
     case ScalarOp::erf: return erf(x);
     case ScalarOp::floor: return floor(x);
+    case ScalarOp::bf16: return x.builder->rounded(x, DType::bf16);
+    case ScalarOp::f16: return x.builder->rounded(x, DType::f16);
     case ScalarOp::select: return select(x != 0.0f, in[1], in[2]);
   }
   fail("codegen: unknown function");

@@ -112,8 +112,9 @@ TEST(codegen_math, sine_and_cosine__are_exact_for_arguments_of_any_size) {
 TEST(codegen_math, special_arguments__give_what_the_reference_gives) {
   const float special[] = {0.0f,    -0.0f, 1.0f,   -1.0f,    1e-40f,    88.7f, 90.0f,
                            -100.0f, 1e30f, -1e30f, infinity, -infinity, nan};
-  for (const ScalarOp op : {ScalarOp::exp, ScalarOp::log, ScalarOp::sin, ScalarOp::cos,
-                            ScalarOp::tanh, ScalarOp::sigmoid, ScalarOp::erf, ScalarOp::floor}) {
+  for (const ScalarOp op :
+       {ScalarOp::exp, ScalarOp::log, ScalarOp::sin, ScalarOp::cos, ScalarOp::tanh,
+        ScalarOp::sigmoid, ScalarOp::erf, ScalarOp::floor, ScalarOp::bf16, ScalarOp::f16}) {
     const Kernel k = kernel_of(op, Precision::full);
     for (const float x : special) {
       const double want = evaluate(op, double{x}, 0, 0);

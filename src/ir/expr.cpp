@@ -25,6 +25,7 @@ constexpr ScalarOpInfo table[] = {
     {ScalarOp::sin, "sin", 1, 15},      {ScalarOp::cos, "cos", 1, 15},
     {ScalarOp::tanh, "tanh", 1, 15},    {ScalarOp::sigmoid, "sigmoid", 1, 15},
     {ScalarOp::erf, "erf", 1, 15},      {ScalarOp::floor, "floor", 1, 1},
+    {ScalarOp::bf16, "bf16", 1, 1},     {ScalarOp::f16, "f16", 1, 1},
     {ScalarOp::select, "select", 3, 1},
 };
 
@@ -60,6 +61,8 @@ double evaluate(ScalarOp op, double a, double b, double c) {
       return a >= 0 ? 1 / (1 + std::exp(-a)) : std::exp(a) / (1 + std::exp(a));
     case ScalarOp::erf: return std::erf(a);
     case ScalarOp::floor: return std::floor(a);
+    case ScalarOp::bf16: return double{static_cast<float>(ebb::bf16(static_cast<float>(a)))};
+    case ScalarOp::f16: return double{static_cast<float>(ebb::f16(static_cast<float>(a)))};
     case ScalarOp::select: return a != 0 ? b : c;
   }
   return NAN;
@@ -147,6 +150,12 @@ Scalar sigmoid(const Scalar& a) { return Scalar::make(ScalarOp::sigmoid, a); }
 Scalar erf(const Scalar& a) { return Scalar::make(ScalarOp::erf, a); }
 Scalar floor(const Scalar& a) { return Scalar::make(ScalarOp::floor, a); }
 
+Scalar rounded(const Scalar& a, DType dtype) {
+  require(is_float(dtype), "expr: rounds to floats alone (got ", dtype, ")");
+  if (dtype == DType::f32) return a;
+  return Scalar::make(dtype == DType::bf16 ? ScalarOp::bf16 : ScalarOp::f16, a);
+}
+
 // ---- flattening ----------------------------------------------------------------------------
 
 namespace {
@@ -203,6 +212,8 @@ std::vector<Scalar> argument_gradients(ScalarOp op, std::span<const Scalar> x, c
     case ScalarOp::sigmoid: return {dy * y * (1.0 - y)};
     case ScalarOp::erf: return {dy * 1.1283791670955126 * exp(-(x[0] * x[0]))};  // 2/sqrt(pi)
     case ScalarOp::floor: return {0.0};
+    case ScalarOp::bf16:
+    case ScalarOp::f16: return {dy};
     case ScalarOp::select: return {0.0, select(x[0], dy, 0.0), select(x[0], 0.0, dy)};
   }
   return {};

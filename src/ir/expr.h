@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "core/dtype.h"
 
 namespace ebb {
 
@@ -38,7 +39,9 @@ enum class ScalarOp : uint8_t {
   tanh,
   sigmoid,
   erf,
-  floor,   // one argument
+  floor,
+  bf16,    // rounded to nearest even in that dtype; the gradient is that of the identity
+  f16,     // one argument
   select,  // select(c, a, b): c != 0 ? a : b
 };
 
@@ -97,6 +100,7 @@ Scalar tanh(const Scalar& a);
 Scalar sigmoid(const Scalar& a);
 Scalar erf(const Scalar& a);
 Scalar floor(const Scalar& a);
+Scalar rounded(const Scalar& a, DType dtype);  // bf16 or f16; a itself for f32
 
 class Expr final : public TextValue {
  public:

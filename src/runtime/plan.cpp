@@ -1,30 +1,12 @@
 #include "runtime/plan.h"
 
-#include <map>
-
 #include "base/error.h"
 #include "base/names.h"
 #include "core/out_of_memory.h"
-#include "runtime/prepare_use.h"
 #include "runtime/run_step.h"
-#include "runtime/supporting_kernels.h"
 #include "runtime/weight_store.h"
 
 namespace ebb {
-// The kernel chosen for a node.
-struct Plan::Chosen {
-  Choice choice;
-  Signature sig;
-  Program program;
-
-  NodeMemory memory() const {
-    const Kernel* k = choice.kernel;
-    NodeMemory m{program.workspace, k->in_place, k->alias, k->cooperative};
-    if (k->may_alias)
-      m.may_alias = [k, s = sig](size_t out, size_t in) { return k->may_alias(s, out, in); };
-    return m;
-  }
-};
 
 // The kernels of a graph say how much memory it needs, so each way is lowered and its kernels are
 // chosen before it is known whether it fits.
@@ -37,7 +19,7 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
     prepared_ = std::move(lowering.prepared);
     if (!lowering.changed.empty())
       origin_ = std::make_unique<Origin>(Origin{g, options, std::move(lowering.changed), version});
-    std::vector<Chosen> nodes = choose();
+    std::vector<ChosenKernel> nodes = choose_kernels(graph_, context_);
     std::optional<Fitted> found = fitted(nodes, options.recompute, mode);
     if (!found) continue;
     adopt(nodes, std::move(*found));
@@ -46,46 +28,19 @@ Plan::Plan(const Graph& g, Context context, const CompileOptions& options)
   }
 }
 
-std::vector<Plan::Chosen> Plan::choose() {
-  Device& device = *context_.device;
-  SupportingKernels kernels(device);
-  std::optional<Tuner> guess;  // reads the presets
-  Tuner& tuner = context_.tuner ? *context_.tuner : guess.emplace();
-  std::vector<Use> uses;
-  for (const Node& n : graph_.nodes()) {
-    const Signature s = graph_.signature(n);
-    uses.push_back({kernels.of(s), s});
-    require(!uses.back().kernels.empty(), s.op->name, ": ", device.backend(),
-            " has no kernel for it  ", s.text(), "  at ", s.at);
-  }
-  std::vector<Choice> choices;
-  try {
-    choices = tuner.choose(uses, device);
-  } catch (const OutOfMemory& e) {
-    context_.log(str("tuner: measures nothing any more, as memory is short; kernels run by known ",
-                     "choices or their best guess  ", e.what()));
-    choices = tuner.choose(uses, device);
-  }
-  std::map<std::string, PreparedUse> prepared;  // by signature: equal uses share a program
-  std::vector<Chosen> nodes;
-  for (size_t i = 0; i < uses.size(); ++i) {
-    auto [it, fresh] = prepared.try_emplace(uses[i].sig.text());
-    if (fresh) it->second = prepare_use(uses[i], choices[i], device);
-    nodes.push_back({it->second.choice, uses[i].sig, it->second.program});
-  }
-  tuner.save();
-  return nodes;
-}
+namespace {
 
-std::vector<NodeMemory> Plan::memory_of(const std::vector<Chosen>& nodes) {
+std::vector<NodeMemory> memory_of(const std::vector<ChosenKernel>& nodes) {
   std::vector<NodeMemory> facts;
-  for (const Chosen& c : nodes) facts.push_back(c.memory());
+  for (const ChosenKernel& c : nodes) facts.push_back(c.memory());
   return facts;
 }
 
+}  // namespace
+
 // Work on the side stream extends lifetimes; a plan that recomputes blocks to save memory has none
 // of it.
-std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recompute& r,
+std::optional<Fitted> Plan::fitted(const std::vector<ChosenKernel>& nodes, const Recompute& r,
                                    LoweringMode mode) {
   constexpr int32_t reach = 16;  // of 4 to 64 as fast as any for U-Nets; costs 2 % of memory
   std::vector<NodeMemory> facts = memory_of(nodes);
@@ -101,8 +56,8 @@ std::optional<Fitted> Plan::fitted(const std::vector<Chosen>& nodes, const Recom
 }
 
 // Recomputed nodes use the same programs.
-void Plan::adopt(std::vector<Chosen>& nodes, Fitted fitted) {
-  std::vector<Chosen> all;
+void Plan::adopt(std::vector<ChosenKernel>& nodes, Fitted fitted) {
+  std::vector<ChosenKernel> all;
   for (const size_t i : fitted.nodes.origin) all.push_back(nodes[i]);
   nodes = std::move(all);
   graph_ = std::move(fitted.nodes.graph);
@@ -110,8 +65,8 @@ void Plan::adopt(std::vector<Chosen>& nodes, Fitted fitted) {
   recomputed_ = fitted.count;
 }
 
-void Plan::make_steps(std::vector<Chosen> nodes) {
-  for (Chosen& n : nodes)
+void Plan::make_steps(std::vector<ChosenKernel> nodes) {
+  for (ChosenKernel& n : nodes)
     steps_.push_back({n.choice.kernel, std::move(n.sig), std::move(n.program), {}});
   for (size_t i = 0; i < side_stream_.size(); ++i) steps_[i].side_stream = side_stream_[i];
   log_notes();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/kernel.h"
+#include "runtime/chosen_kernel.h"
 #include "runtime/context.h"
 #include "runtime/fit.h"
 #include "runtime/lowering.h"
@@ -95,13 +96,10 @@ class Plan {
   void observe(std::function<void(size_t, double)> observer) { observer_ = std::move(observer); }
 
  private:
-  struct Chosen;
-  std::vector<Chosen> choose();  // the kernels of graph_
-  static std::vector<NodeMemory> memory_of(const std::vector<Chosen>& nodes);
-  std::optional<Fitted> fitted(const std::vector<Chosen>& nodes, const Recompute& r,
+  std::optional<Fitted> fitted(const std::vector<ChosenKernel>& nodes, const Recompute& r,
                                LoweringMode mode);
-  void adopt(std::vector<Chosen>& nodes, Fitted fitted);
-  void make_steps(std::vector<Chosen> nodes);
+  void adopt(std::vector<ChosenKernel>& nodes, Fitted fitted);
+  void make_steps(std::vector<ChosenKernel> nodes);
   void log_notes() const;
   std::shared_ptr<Buffer> take(int64_t bytes) const;
   [[noreturn]] void fail_memory(int64_t bytes, int64_t free) const;

@@ -5,13 +5,13 @@
 
 namespace ebb {
 
-void run_step(const Step& s) {
-  if (!s.program.run) return;
+void run_program(const Program& program, const Signature& sig, const Call& call) {
+  if (!program.run) return;
   const auto with_op = [&](const Error& e) {
-    return str(e.what(), "  ", s.sig.text(), s.sig.at.empty() ? "" : "  at ", s.sig.at);
+    return str(e.what(), "  ", sig.text(), sig.at.empty() ? "" : "  at ", sig.at);
   };
   try {
-    s.program.run(s.call);
+    program.run(call);
   } catch (const OutOfMemory& e) {
     throw OutOfMemory(with_op(e));
   } catch (const Error& e) {

@@ -124,6 +124,31 @@ CudaDevice::~CudaDevice() {
   cudaStreamDestroy(stream_);
 }
 
+namespace {
+thread_local OnStream* innermost = nullptr;
+}
+
+OnStream::OnStream(const CudaDevice& device, cudaStream_t stream)
+    : device_(device), stream_(stream), outer_(std::exchange(innermost, this)) {}
+
+OnStream::~OnStream() { innermost = outer_; }
+
+OnStream* CudaDevice::on_stream() const {
+  OnStream* s = innermost;
+  while (s && &s->device_ != this) s = s->outer_;
+  return s;
+}
+
+cudaStream_t CudaDevice::stream() const {
+  const OnStream* s = on_stream();
+  return s ? s->stream_ : stream_;
+}
+
+bool CudaDevice::take_early_start() {
+  if (OnStream* s = on_stream()) return std::exchange(s->started_, true);
+  return !std::exchange(waited_, false);
+}
+
 std::string CudaDevice::description() const {
   return str(chip_.name, ", ", chip_.sm_count, " SMs, compute capability ", chip_.capability / 10,
              ".", chip_.capability % 10, here_ ? "" : " (described, not here)");

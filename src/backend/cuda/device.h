@@ -23,6 +23,8 @@ struct Fault {
 };
 enum FaultCode : int { no_fault = 0, id_out_of_range = 1 };
 
+class OnStream;
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index);
@@ -49,10 +51,11 @@ class CudaDevice final : public Device {
   std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) override;
   void wait(const Event& event) override;
 
-  cudaStream_t stream() const { return stream_; }
+  // Where kernels go: the stream of the calling thread's OnStream, else the device's own.
+  cudaStream_t stream() const;
   // For each kernel that is enqueued, once: whether it may start while the one before it still
-  // runs. The first behind a wait for another stream may not.
-  bool take_early_start() { return !std::exchange(waited_, false); }
+  // runs. The first behind a wait for another stream may not, nor the first of an OnStream.
+  bool take_early_start();
   const Chip& chip() const { return chip_; }
   int capability() const { return chip_.capability; }
   int sm_count() const { return chip_.sm_count; }
@@ -62,7 +65,8 @@ class CudaDevice final : public Device {
   Compiler& compiler() { return *compiler_; }  // of generated code
 
  private:
-  void require_here() const;  // throws Error for a chip that is only described
+  OnStream* on_stream() const;  // the calling thread's
+  void require_here() const;    // throws Error for a chip that is only described
 
   Chip chip_;
   bool here_ = false;
@@ -73,6 +77,22 @@ class CudaDevice final : public Device {
   struct LazyStaging;
   std::unique_ptr<LazyStaging> staging_;
   std::unique_ptr<Compiler> compiler_;
+};
+
+// What the calling thread enqueues goes to a stream of the caller's while this lives.
+class OnStream {
+ public:
+  OnStream(const CudaDevice& device, cudaStream_t stream);
+  ~OnStream();
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  friend class CudaDevice;
+  const CudaDevice& device_;
+  cudaStream_t stream_;
+  bool started_ = false;  // a kernel went to it
+  OnStream* outer_;       // of the same thread
 };
 
 // The CudaDevice behind what a kernel's prepare gets.

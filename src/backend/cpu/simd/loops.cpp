@@ -47,6 +47,28 @@ constexpr auto root = [](float a) { return std::sqrt(a); };
 constexpr auto inverse_root = [](float a) { return 1.0f / std::sqrt(a); };
 constexpr auto floor_of = [](float a) { return std::floor(a); };
 
+constexpr uint32_t infinity_bits = 0x7f800000u;
+
+// The bits of the nearest bf16 above its 16 zeros; ties to even.
+inline uint32_t nearest_bf16(uint32_t u) {
+  const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+  return (u & 0x7fffffffu) > infinity_bits ? (u | 0x400000u) & 0xffff0000u : rounded;
+}
+constexpr auto in_bf16 = [](float a) {
+  return std::bit_cast<float>(nearest_bf16(std::bit_cast<uint32_t>(a)));
+};
+// Ten bits of mantissa, of small numbers as many as are multiples of 2^-24; from 65520 infinity.
+constexpr auto in_f16 = [](float a) {
+  const uint32_t u = std::bit_cast<uint32_t>(a), sign = u & 0x80000000u, size = u ^ sign;
+  const uint32_t rounded = (size + 0xfffu + ((size >> 13) & 1u)) & ~0x1fffu;
+  const uint32_t most = 0x477fe000u, least_normal = 0x38800000u;
+  const uint32_t normal = size <= infinity_bits && rounded > most ? infinity_bits : rounded;
+  constexpr float grid = 0.75f;  // neighbours of it differ by 2^-24
+  const float small = (std::bit_cast<float>(size) + grid) - grid;
+  const uint32_t kept = size > infinity_bits ? size : normal;
+  return std::bit_cast<float>((size < least_normal ? std::bit_cast<uint32_t>(small) : kept) | sign);
+};
+
 void fill(float* d, float v, int64_t n) {
   for (int64_t i = 0; i < n; ++i) d[i] = v;
 }
@@ -67,9 +89,7 @@ void from_f16(float* d, const uint16_t* s, int64_t n) {
 
 void to_bf16(uint16_t* d, const float* s, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    const uint32_t u = std::bit_cast<uint32_t>(s[i]);
-    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16, nan = (u >> 16) | 0x40u;
-    d[i] = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+    d[i] = static_cast<uint16_t>(nearest_bf16(std::bit_cast<uint32_t>(s[i])) >> 16);
   }
 }
 
@@ -162,6 +182,8 @@ constexpr Loops make_loops() {
   set(ScalarOp::sigmoid, map1<sigmoid_f32>);
   set(ScalarOp::erf, map1<erf_f32>);
   set(ScalarOp::floor, map1<floor_of>);
+  set(ScalarOp::bf16, map1<in_bf16>);
+  set(ScalarOp::f16, map1<in_f16>);
   set(ScalarOp::select, map_select);
   l.fill = fill;
   l.from_bf16 = from_bf16;

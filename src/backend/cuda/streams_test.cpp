@@ -1,0 +1,114 @@
+// OnStream: what a thread enqueues goes to the caller's stream, and of other threads nothing.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "backend/cuda/device.h"
+#include "backends.h"
+#include "ops/prim/pointwise/op.h"
+#include "runtime/compiled_function.h"
+
+namespace ebb::cuda {
+namespace {
+
+class Streams : public test::OnEachBackend {
+ protected:
+  CudaDevice& device() { return of(*context_.device); }
+};
+
+// A stream of a test, and an array on it.
+struct Line {
+  Line(CudaDevice& d, const CompiledFunction& f) : device(d), function(f) {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    at = Tensor(f.inputs()[0], d.allocate(f.inputs()[0].bytes()));
+    next = Tensor(f.inputs()[0], d.allocate(f.inputs()[0].bytes()));
+    d.synchronize();
+  }
+  ~Line() { cudaStreamDestroy(stream); }
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  // at += 1, `times` times: right only if each call comes after the one before.
+  void count(int times) {
+    const OnStream here(device, stream);
+    for (int i = 0; i < times; ++i) {
+      void *from[] = {at.raw()}, *to[] = {next.raw()};
+      function.run({from, to});
+      std::swap(at, next);
+    }
+  }
+  float last() {
+    cudaStreamSynchronize(stream);
+    Tensor host(at.type());
+    device.copy(at, host);
+    return host.span<float>().back();
+  }
+
+  CudaDevice& device;
+  const CompiledFunction& function;
+  cudaStream_t stream = nullptr;
+  Tensor at, next;
+};
+
+CompiledFunction plus_one(const Context& context) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {1 << 20}});
+  g.output("y", ops::map({x}, [](auto v) { return v[0] + 1.0; }));
+  return {g, context};
+}
+
+TEST_P(Streams, each_thread_has_its_own) {
+  const CompiledFunction f = plus_one(context_);
+  ASSERT_EQ(f.workspace_bytes(), 0);
+  Line a(device(), f), b(device(), f);
+  {
+    std::jthread one([&] { a.count(100); }), two([&] { b.count(50); });
+  }
+  EXPECT_EQ(a.last(), 100.0f);
+  EXPECT_EQ(b.last(), 50.0f);
+}
+
+TEST_P(Streams, the_innermost_counts_and_the_device_has_its_own_again) {
+  CudaDevice& d = device();
+  const cudaStream_t own = d.stream();
+  cudaStream_t s = nullptr, t = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&s), cudaSuccess);
+  ASSERT_EQ(cudaStreamCreate(&t), cudaSuccess);
+  {
+    const OnStream outer(d, s);
+    EXPECT_EQ(d.stream(), s);
+    {
+      const OnStream inner(d, t);
+      EXPECT_EQ(d.stream(), t);
+      EXPECT_FALSE(d.take_early_start());  // what is before it is not known
+      EXPECT_TRUE(d.take_early_start());
+    }
+    EXPECT_EQ(d.stream(), s);
+    std::jthread([&] { EXPECT_EQ(d.stream(), own); });
+  }
+  EXPECT_EQ(d.stream(), own);
+  cudaStreamDestroy(s);
+  cudaStreamDestroy(t);
+}
+
+TEST_P(Streams, a_call_is_captured_by_a_graph_of_the_caller) {
+  const CompiledFunction f = plus_one(context_);
+  Line line(device(), f);
+  line.count(2);  // compiled code is loaded by the first call
+  line.last();
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(line.stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  line.count(2);
+  ASSERT_EQ(cudaStreamEndCapture(line.stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(cudaGraphLaunch(exec, line.stream), cudaSuccess);
+  EXPECT_EQ(line.last(), 8.0f);
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+}
+
+INSTANTIATE_TEST_SUITE_P(cuda, Streams, ::testing::Values("cuda"));
+
+}  // namespace
+}  // namespace ebb::cuda

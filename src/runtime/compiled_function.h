@@ -1,0 +1,54 @@
+// CompiledFunction: a graph compiled for a device and called with the caller's memory, as a library
+// of kernels calls its ops. A call takes no memory and waits for nothing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/context.h"
+
+namespace ebb {
+
+class CompiledFunction {
+ public:
+  // Of a graph of inputs and outputs alone, each output another value. Throws Error.
+  CompiledFunction(const Graph& g, const Context& context);
+
+  // In the order of the graph.
+  const std::vector<Type>& inputs() const { return inputs_; }
+  const std::vector<Type>& outputs() const { return outputs_; }
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+
+  // Addresses on the device: of the inputs and outputs, which do not overlap, and of the
+  // workspace, aligned to 64 bytes; null if it needs none.
+  struct Memory {
+    std::span<void*const> in, out;
+    void* workspace = nullptr;
+  };
+  // Enqueues the work. Threads may call at once with memory of their own; on a GPU it goes to the
+  // calling thread's stream (backend/cuda/device.h). Throws Error.
+  void run(const Memory& memory) const;
+
+ private:
+  // Where an operand of a step lies: at an offset into one of the caller's arrays.
+  struct Place {
+    enum class Of : uint8_t { input, output, workspace } of = Of::workspace;
+    size_t index = 0;    // of the input or output
+    int64_t offset = 0;  // bytes into the workspace
+  };
+  struct Step {
+    Signature sig;
+    Program program;
+    std::vector<Place> in, out;
+    int64_t workspace = 0;  // offset
+  };
+  static void* address(const Place& place, const Memory& memory);
+
+  std::shared_ptr<Device> device_;
+  std::vector<Type> inputs_, outputs_;
+  int64_t workspace_bytes_ = 0;
+  std::vector<Step> steps_;
+};
+
+}  // namespace ebb
