@@ -13,6 +13,7 @@
 #include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
 #include "apps/cli/unused_flags.h"
+#include "base/background_tasks.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
@@ -172,14 +173,19 @@ class PictureFiles {
     ++count_;
     if (output_ == Output::folder) {
       make_folder();
-      return write_pictures(options_.out, {bytes_of(p)}, [&](int64_t) { return text_(last_); },
-                            {.format = options_.format,
-                             .quality = options_.quality,
-                             .first_image = first_file_ + count_ - 1});
+      return writing_.add([out = options_.out, bytes = bytes_of(p), text = text_(last_),
+                           how = PictureStyle{.format = options_.format,
+                                              .quality = options_.quality,
+                                              .first_image = first_file_ + count_ - 1}] {
+        write_pictures(
+            out, {bytes}, [&](int64_t) { return text; }, how);
+      });
     }
     kept_.push_back(output_ == Output::grid ? bytes_of(p) : p.latents);
   }
-  void finish() const {
+  // Behind it all files are there.
+  void finish() {
+    writing_.finish();
     if (kept_.empty()) return;
     make_folder();
     if (output_ == Output::grid)
@@ -211,6 +217,7 @@ class PictureFiles {
   Picture last_;            // without its numbers; its index negative: of several in one file
   int64_t first_file_ = 0;  // the number of the first one in a folder
   int64_t count_ = 0;
+  BackgroundTasks writing_;  // last: its tasks end before what they use
 };
 
 std::string pictures(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
