@@ -8,6 +8,7 @@
 #include "backends.h"
 #include "base/random.h"
 #include "ops/add/op.h"
+#include "ops/prim/concat/op.h"
 #include "ops/prim/embedding/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -336,6 +337,79 @@ TEST(plan, step_that_cannot_start__is_named_with_its_place_in_the_model) {
         p.run({{"ids", tensor_of<int64_t>(ids, {2})}});
       },
       "embedding f32[3,4],i64[2]  at net.embed");
+}
+
+// ---- copies that move nothing ----------------------------------------------------------------
+
+int64_t steps_in_place(const Plan& p) {
+  return std::ranges::count_if(p.steps(), [](const Step& s) { return !s.program.run; });
+}
+CompileOptions unfused() { return {.fuse = false}; }
+Value plus(Value a, Value b) {
+  return ops::map({a, b}, [](auto v) { return v[0] + v[1]; });
+}
+
+TEST_P(PlanOn, ranges_of_memory__are_neither_joined_nor_sliced_by_copies) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 64}});
+  const Value a = ops::silu(x), b = plus(x, x);
+  const Value joined = ops::concat({a, b}, 0);
+  const Value rows = ops::slice(joined, 0, 3, 7);  // one of a, three of b
+  g.output("joined", joined);
+  g.output("sum", plus(rows, x));
+  Plan p(g, context(), unfused());
+  EXPECT_EQ(steps_in_place(p), 2) << p.text();
+  const Tensor at = noise({4, 64}, 5);
+  const NamedTensors out = p.run({{"x", at}});
+  const auto v = at.span<float>(), y = out.at("joined").span<float>(),
+             sum = out.at("sum").span<float>();
+  for (size_t i = 0; i < 256; ++i) {
+    EXPECT_NEAR(y[i], v[i] / (1 + std::exp(-v[i])), 1e-6);
+    EXPECT_EQ(y[256 + i], v[i] + v[i]);
+    EXPECT_EQ(sum[i], y[3 * 64 + i] + v[i]);
+  }
+}
+
+// Neither sources nor one value twice can be moved, columns are no range, and neither are rows that
+// begin between 64-byte boundaries.
+TEST_P(PlanOn, other_copies__are_made) {
+  const auto copied = [&](const std::function<Value(Value x)>& make, Shape shape) {
+    Graph g;
+    const Value x = g.input("x", {DType::f32, std::move(shape)});
+    g.output("y", make(x));
+    Plan p(g, context(), unfused());
+    return steps_in_place(p) == 0;
+  };
+  EXPECT_TRUE(copied([](Value x) { return ops::concat({x, ops::silu(x)}, 0); }, {4, 64}));
+  EXPECT_TRUE(copied(
+      [](Value x) {
+        const Value a = ops::silu(x);
+        return ops::concat({a, a}, 0);
+      },
+      {4, 64}));
+  EXPECT_TRUE(copied([](Value x) { return ops::concat({ops::silu(x), plus(x, x)}, 1); }, {4, 64}));
+  EXPECT_TRUE(copied([](Value x) { return ops::slice(ops::silu(x), 1, 0, 32); }, {4, 64}));
+  EXPECT_TRUE(copied([](Value x) { return ops::slice(ops::silu(x), 0, 1, 3); }, {4, 65}));
+}
+
+// What an update needs in its source's memory stays there.
+TEST_P(PlanOn, an_update__that_is_also_joined_to_another_value_is_right) {
+  Graph g;
+  const Value w = g.source(Source::Kind::state, "w", {DType::f32, {4, 64}});
+  const Value next = plus(w, ops::silu(w)), other = plus(next, next);
+  g.output("both", ops::concat({next, other}, 0));
+  g.update("w", next);
+  Plan p(g, context(), unfused());
+  const Tensor start = noise({4, 64}, 6);
+  p.bind("w", start.clone());
+  const NamedTensors out = p.run({});
+  const Tensor after = p.fetch("w");
+  for (size_t i = 0; i < 256; ++i) {
+    const float v = start.span<float>()[i], want = v + v / (1 + std::exp(-v));
+    EXPECT_NEAR(after.span<float>()[i], want, 1e-6);
+    EXPECT_NEAR(out.at("both").span<float>()[i], want, 1e-6);
+    EXPECT_NEAR(out.at("both").span<float>()[256 + i], 2 * want, 2e-6);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(cpu, PlanOn, ::testing::ValuesIn(test::only("cpu")));

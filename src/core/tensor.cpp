@@ -60,6 +60,12 @@ Tensor Tensor::reshape(Shape shape) const {
   return Tensor({dtype(), std::move(shape)}, buffer_, offset_);
 }
 
+Tensor Tensor::at(Type type, int64_t offset) const {
+  require(0 <= offset && offset + type.bytes() <= bytes(), "tensor: bytes from ", offset,
+          " on do not hold ", type, "  ", type_);
+  return Tensor(std::move(type), buffer_, offset_ + offset);
+}
+
 Tensor Tensor::rows(int64_t first, int64_t last) const {
   require(shape().rank() > 0 && 0 <= first && first <= last && last <= shape()[0],
           "rows: out of range (", first, " to ", last, ")  ", type_);

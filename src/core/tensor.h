@@ -46,6 +46,7 @@ class Tensor {
   }
 
   Tensor reshape(Shape shape) const;               // shares the memory; same number of elements
+  Tensor at(Type type, int64_t offset) const;      // shares the memory from a byte on
   Tensor rows(int64_t first, int64_t last) const;  // shares the memory; [first, last) of dim 0
   Tensor clone() const;                            // host tensors
   Tensor to(DType dtype) const;                    // host tensors; a copy rounded to nearest even

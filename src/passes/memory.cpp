@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <set>
 
 #include "base/error.h"
+#include "ir/copy_form.h"
+#include "ir/op.h"
 
 namespace ebb {
 namespace {
@@ -24,7 +28,10 @@ struct Storage {
 class Planner {
  public:
   Planner(const Graph& g, const std::function<NodeMemory(const Node&)>& memory_of)
-      : g_(g), of_value_(static_cast<size_t>(g.values()), -1) {
+      : g_(g),
+        of_value_(static_cast<size_t>(g.values()), -1),
+        offset_(static_cast<size_t>(g.values())),
+        in_place_already_(g.nodes().size()) {
     for (const Node& n : g.nodes()) memory_.push_back(memory_of(n));
   }
 
@@ -56,16 +63,100 @@ class Planner {
     for (int32_t i = 0; i < end(); ++i) {
       const Node& n = g_.nodes()[static_cast<size_t>(i)];
       for (const int32_t v : n.in) storage(v).last = std::max(storage(v).last, done(i));
+      if (memory_[static_cast<size_t>(i)].alias) {
+        for (const int32_t v : n.out) put(v, {n.in[0], 0});
+        continue;
+      }
+      if (lie_in_operands(n) || made_in_place(n)) {
+        for (const int32_t v : n.out) storage(v).last = std::max(storage(v).last, done(i));
+        in_place_already_[static_cast<size_t>(i)] = true;
+        continue;
+      }
       for (const int32_t v : n.out) {
-        if (memory_[static_cast<size_t>(i)].alias) {
-          of_value_[static_cast<size_t>(v)] = of_value_[static_cast<size_t>(n.in[0])];
-          continue;
-        }
         of_value_[static_cast<size_t>(v)] = static_cast<int32_t>(storages_.size());
         storages_.push_back({.bytes = aligned(g_.type(v).bytes()), .first = i, .last = done(i)});
       }
     }
     for (const NamedValue& o : g_.outputs()) storage(o.value).last = end();
+  }
+
+  // A range of a value's memory.
+  struct Range {
+    int32_t value = -1;
+    int64_t begin = 0;  // bytes
+  };
+  void put(int32_t v, const Range& at) {
+    of_value_[static_cast<size_t>(v)] = of_value_[static_cast<size_t>(at.value)];
+    offset_[static_cast<size_t>(v)] = offset_[static_cast<size_t>(at.value)] + at.begin;
+  }
+  // Puts all that lies in a storage, into another one.
+  void move_storage(int32_t from, int32_t to, int64_t offset) {
+    storages_[static_cast<size_t>(from)].live = false;
+    for (size_t v = 0; v < of_value_.size(); ++v) {
+      if (of_value_[v] != from) continue;
+      of_value_[v] = to;
+      offset_[v] += offset;
+    }
+  }
+  // Whether a value's storage holds it and no more.
+  bool is_whole(int32_t v) {
+    return offset_[static_cast<size_t>(v)] == 0 && storage(v).bytes == aligned(g_.type(v).bytes());
+  }
+
+  // The bytes of a step along the dim of a copy, where ranges of it are ranges of memory at
+  // alignment.
+  std::optional<int64_t> step_of(const Shape& x, int64_t dim, DType dtype) const {
+    for (int64_t d = 0; d < dim; ++d)
+      if (x[d] != 1) return {};
+    return x.strides()[static_cast<size_t>(dim)] * static_cast<int64_t>(size_of(dtype));
+  }
+
+  // Slices and splits that are ranges of their operands.
+  bool lie_in_operands(const Node& n) {
+    if (!n.op->copy) return false;
+    const CopyForm form = n.op->copy(g_.signature(n));
+    std::vector<Range> ranges;
+    for (const std::vector<CopyForm::Part>& parts : form.results) {
+      if (parts.size() != 1) return false;
+      const int32_t x = n.in[parts[0].operand];
+      const auto step = step_of(g_.type(x).shape, form.dim, g_.type(x).dtype);
+      if (!step || *step * parts[0].begin % alignment != 0) return false;
+      ranges.push_back({x, *step * parts[0].begin});
+    }
+    for (size_t k = 0; k < ranges.size(); ++k) put(n.out[k], ranges[k]);
+    return true;
+  }
+
+  // A concatenation of values that may lie side by side from the start.
+  bool made_in_place(const Node& n) {
+    if (!n.op->copy || n.out.size() != 1) return false;
+    const CopyForm form = n.op->copy(g_.signature(n));
+    const Type& whole = g_.type(n.out[0]);
+    const auto step = step_of(whole.shape, form.dim, whole.dtype);
+    std::set<int32_t> storages;
+    std::vector<int64_t> begins;
+    int64_t at = 0;
+    for (const CopyForm::Part& part : form.results[0]) {
+      const int32_t x = n.in[part.operand];
+      const bool all = part.begin == 0 && part.end == g_.type(x).shape[form.dim];
+      const bool fresh = storages.insert(of_value_[static_cast<size_t>(x)]).second;
+      if (!step || *step * at % alignment != 0 || !all || !fresh || storage(x).source >= 0 ||
+          !is_whole(x))
+        return false;
+      begins.push_back(*step * at);
+      at += part.end;
+    }
+    Storage joined{.bytes = aligned(whole.bytes()), .first = end()};
+    for (const int32_t s : storages) {
+      joined.first = std::min(joined.first, storages_[static_cast<size_t>(s)].first);
+      joined.last = std::max(joined.last, storages_[static_cast<size_t>(s)].last);
+    }
+    const auto to = static_cast<int32_t>(storages_.size());
+    storages_.push_back(joined);
+    for (size_t k = 0; k < begins.size(); ++k)
+      move_storage(of_value_[static_cast<size_t>(n.in[form.results[0][k].operand])], to, begins[k]);
+    of_value_[static_cast<size_t>(n.out[0])] = to;
+    return true;
   }
 
   // Places an update's value in its source from the start, if the old content has no later reader.
@@ -74,7 +165,8 @@ class Planner {
       const Source& target = *g_.find_source(u.name);
       Storage& from = storage(u.value);
       const Storage old = storage(target.value);
-      bool fits = from.source < 0 && from.last < end() && old.last <= from.first;
+      bool fits =
+          from.source < 0 && is_whole(u.value) && from.last < end() && old.last <= from.first;
       if (fits && old.last == from.first) fits = may_alias(from.first, u.value, target.value);
       if (fits) {
         from.source = old.source;
@@ -112,16 +204,15 @@ class Planner {
       if (!memory_[static_cast<size_t>(i)].in_place) continue;
       std::vector<int32_t> taken;
       for (const int32_t out : n.out) {
-        if (storage(out).source >= 0) continue;
+        if (storage(out).source >= 0 || !is_whole(out)) continue;
         for (const int32_t in : n.in) {
           Storage& s = storage(in);
           if (s.source >= 0 || s.last != i || s.first == i || !may_alias(i, out, in)) continue;
           if (std::find(taken.begin(), taken.end(), in) != taken.end()) continue;
           taken.push_back(in);
           s.last = std::max(s.last, storage(out).last);
-          storage(out).live = false;
-          const int32_t old = of_value_[static_cast<size_t>(out)];
-          std::replace(of_value_.begin(), of_value_.end(), old, of_value_[static_cast<size_t>(in)]);
+          move_storage(of_value_[static_cast<size_t>(out)], of_value_[static_cast<size_t>(in)],
+                       offset_[static_cast<size_t>(in)]);
           break;
         }
       }
@@ -163,7 +254,9 @@ class Planner {
   MemoryPlan result() {
     MemoryPlan plan;
     for (int32_t v = 0; v < g_.values(); ++v)
-      plan.values.push_back({storage(v).source, storage(v).offset});
+      plan.values.push_back(
+          {storage(v).source, storage(v).offset + offset_[static_cast<size_t>(v)]});
+    plan.in_place_already = std::move(in_place_already_);
     for (const int32_t w : workspace_)
       plan.workspace.push_back(storages_[static_cast<size_t>(w)].offset);
     plan.copies = copies_;
@@ -174,7 +267,9 @@ class Planner {
   const Graph& g_;
   std::vector<NodeMemory> memory_;
   std::vector<Storage> storages_;
-  std::vector<int32_t> of_value_;   // storage of a value
+  std::vector<int32_t> of_value_;  // storage of a value
+  std::vector<int64_t> offset_;    // of a value in its storage, bytes
+  std::vector<bool> in_place_already_;
   std::vector<int32_t> workspace_;  // storage of a node's workspace
   std::vector<NamedValue> copies_;
   int64_t arena_ = 0;

@@ -22,12 +22,15 @@ struct NodeMemory {
 
 struct Placement {
   int32_t source = -1;  // index into Graph::sources(), or -1: in the arena
-  int64_t offset = 0;   // bytes into the arena
+  int64_t offset = 0;   // bytes into the source or the arena
 };
 
 struct MemoryPlan {
   std::vector<Placement> values;   // by value id
   std::vector<int64_t> workspace;  // by node: offset into the arena
+  // By node: a copy whose results already lie where it would put them: a slice that is a range of
+  // its operand's memory, a concatenation whose operands are made in its place.
+  std::vector<bool> in_place_already;
   std::vector<NamedValue> copies;  // updates that could not be done in place: copied at the end
   int64_t arena_bytes = 0;         // the peak of everything but sources
 };

@@ -47,12 +47,12 @@ CompiledFunction::CompiledFunction(const Graph& g, const Context& context)
     const Placement& p = plan.values[static_cast<size_t>(value)];
     if (p.source < 0) return Place{.offset = p.offset};
     const auto source = static_cast<size_t>(p.source);
-    if (source < inputs_.size()) return Place{Place::Of::input, source};
-    return Place{Place::Of::output, source - inputs_.size()};
+    if (source < inputs_.size()) return Place{Place::Of::input, source, p.offset};
+    return Place{Place::Of::output, source - inputs_.size(), p.offset};
   };
   for (size_t i = 0; i < chosen.size(); ++i) {
     const Node& n = low.nodes()[i];
-    if (!chosen[i].program.run) continue;
+    if (!chosen[i].program.run || plan.in_place_already[i]) continue;
     Step step{std::move(chosen[i].sig), std::move(chosen[i].program), {}, {}, plan.workspace[i]};
     for (const int32_t v : n.in) step.in.push_back(place(v));
     for (const int32_t v : n.out) step.out.push_back(place(v));
@@ -61,12 +61,10 @@ CompiledFunction::CompiledFunction(const Graph& g, const Context& context)
 }
 
 void* CompiledFunction::address(const Place& place, const Memory& memory) {
-  switch (place.of) {
-    case Place::Of::input: return memory.in[place.index];
-    case Place::Of::output: return memory.out[place.index];
-    case Place::Of::workspace: break;
-  }
-  return static_cast<char*>(memory.workspace) + place.offset;
+  void* base = memory.workspace;
+  if (place.of == Place::Of::input) base = memory.in[place.index];
+  if (place.of == Place::Of::output) base = memory.out[place.index];
+  return static_cast<char*>(base) + place.offset;
 }
 
 void CompiledFunction::run(const Memory& memory) const {

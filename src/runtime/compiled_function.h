@@ -31,11 +31,11 @@ class CompiledFunction {
   void run(const Memory& memory) const;
 
  private:
-  // Where an operand of a step lies: at an offset into one of the caller's arrays.
+  // Where an operand of a step lies, in memory of the caller's.
   struct Place {
     enum class Of : uint8_t { input, output, workspace } of = Of::workspace;
     size_t index = 0;    // of the input or output
-    int64_t offset = 0;  // bytes into the workspace
+    int64_t offset = 0;  // bytes into it
   };
   struct Step {
     Signature sig;

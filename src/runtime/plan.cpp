@@ -69,6 +69,8 @@ void Plan::make_steps(std::vector<ChosenKernel> nodes) {
   for (ChosenKernel& n : nodes)
     steps_.push_back({n.choice.kernel, std::move(n.sig), std::move(n.program), {}});
   for (size_t i = 0; i < side_stream_.size(); ++i) steps_[i].side_stream = side_stream_[i];
+  for (size_t i = 0; i < steps_.size(); ++i)
+    if (memory_.in_place_already[i]) steps_[i].program.run = nullptr;
   log_notes();
   sources_.resize(graph_.sources().size());
 }
@@ -121,14 +123,14 @@ Tensor Plan::fetch(std::string_view name) const {
 
 void* Plan::address(int32_t value) const {
   const Placement& p = memory_.values[static_cast<size_t>(value)];
-  if (p.source >= 0) return sources_[static_cast<size_t>(p.source)].raw();
-  return static_cast<char*>(arena_->data()) + p.offset;
+  void* const base = p.source < 0 ? arena_->data() : sources_[static_cast<size_t>(p.source)].raw();
+  return static_cast<char*>(base) + p.offset;
 }
 
 Tensor Plan::placed(int32_t value) const {
   const Placement& p = memory_.values[static_cast<size_t>(value)];
   const Type& t = graph_.type(value);
-  if (p.source >= 0) return sources_[static_cast<size_t>(p.source)].reshape(t.shape);
+  if (p.source >= 0) return sources_[static_cast<size_t>(p.source)].at(t, p.offset);
   return Tensor(t, arena_, p.offset);
 }
 

@@ -12,6 +12,7 @@ int64_t Plan::source_bytes() const { return ebb::source_bytes(graph_); }
 Cost Plan::cost() const {
   Cost total;
   for (const Step& s : steps_) {
+    if (!s.program.run) continue;
     const Cost c = cost_of(s.sig);
     total.flops += c.flops;
     total.bytes += c.bytes;
@@ -29,6 +30,7 @@ std::string Plan::text() const {
     for (const Type& t : s.sig.out) out << ' ' << t;
     if (!s.sig.at.empty()) out << "  @ " << s.sig.at;
     if (s.side_stream) out << "  side stream";
+    if (!s.program.run && !s.kernel->alias) out << "  in place";
     if (!s.kernel->note_on(s.sig).empty()) out << "  note: " << s.kernel->note_on(s.sig);
     out << '\n';
   }
