@@ -29,6 +29,12 @@ class Event {
 // Puts bytes [at, at + out.size()) of something into host memory. Called from several threads.
 using ReadBytes = std::function<void(int64_t at, std::span<uint8_t> out)>;
 
+// What the hardware does at most in a second, nominally.
+struct Peaks {
+  double bytes = 20e9;                         // read and written
+  double flops_f32 = 200e9, flops_16 = 200e9;  // of products in f32, and of 16 bits added up in f32
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -36,6 +42,7 @@ class Device {
   virtual std::string description() const = 0;   // a line for people: chip, cores, memory
   virtual bool on_host() const { return true; }  // its memory is the host's
   virtual bool fast_in(DType dtype) const = 0;   // there is hardware for matmuls
+  virtual Peaks peaks() const { return {}; }
   // Nominal flops per element that take as long as one more pass over memory for it.
   virtual double flops_per_pass() const { return 24; }
   // Subexpressions that are constant along a row are hoisted out of the loop over it.

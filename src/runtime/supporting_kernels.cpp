@@ -1,14 +1,29 @@
 #include "runtime/supporting_kernels.h"
 
+#include <algorithm>
+
 #include "ops/table.h"
 
 namespace ebb {
+
+double estimated_us(const Kernel& k, const Signature& s, const Device& device) {
+  const Cost cost = cost_of(s);
+  const Peaks peaks = device.peaks();
+  const bool narrow = !s.in.empty() && size_of(s.in[0].dtype) == 2;
+  const double flops = narrow ? peaks.flops_16 : peaks.flops_f32;
+  return 1e6 * std::max(cost.flops / (flops * k.efficiency.flops),
+                        cost.bytes / (peaks.bytes * k.efficiency.bytes));
+}
 
 const std::vector<const Kernel*>& SupportingKernels::of(const Signature& s) {
   const auto [it, fresh] = known_.try_emplace(s.text());
   if (fresh) {
     it->second = kernels_of(s.op->name, device_.backend());
-    std::erase_if(it->second, [&](const Kernel* k) { return !k->supports(s, device_); });
+    std::vector<const Kernel*>& all = it->second;
+    std::erase_if(all, [&](const Kernel* k) { return !k->supports(s, device_); });
+    if (all.size() > 1)
+      std::ranges::stable_sort(all, {},
+                               [&](const Kernel* k) { return estimated_us(*k, s, device_); });
   }
   return it->second;
 }

@@ -10,11 +10,14 @@
 
 namespace ebb {
 
+// What a use takes by a kernel, estimated from its cost: microseconds.
+double estimated_us(const Kernel& k, const Signature& s, const Device& device);
+
 class SupportingKernels {
  public:
   explicit SupportingKernels(const Device& device) : device_(device) {}
 
-  // Best first; none if the device has no kernel for it.
+  // In order of their estimated times; none if the device has no kernel for it.
   const std::vector<const Kernel*>& of(const Signature& s);
   bool has(const Signature& s) { return !of(s).empty(); }
 

@@ -22,9 +22,27 @@ int64_t clusters_of_132_sms(int cluster, int64_t blocks) {
 
 }  // namespace
 
+Peaks peaks_of(const Chip& chip) {
+  // of an SM in a clock, fused multiply-adds as two, without sparsity
+  struct PerClock {
+    int capability;
+    double f32, of_16_bits;
+  };
+  constexpr PerClock table[] = {{75, 128, 1024}, {80, 128, 2048},  {86, 256, 1024},
+                                {90, 256, 4096}, {100, 256, 8192}, {120, 256, 2048}};
+  const PerClock* p = table;
+  for (const PerClock& row : table)
+    if (row.capability <= chip.capability) p = &row;
+  const double clocks = chip.sm_count * chip.clock;
+  return {.bytes = chip.bytes_per_second,
+          .flops_f32 = clocks * p->f32,
+          .flops_16 = clocks * p->of_16_bits};
+}
+
 Chip described_chip(std::string_view name) {
   if (name == "h100") return {.max_clusters = clusters_of_132_sms};
-  if (name == "h200") return {.name = "H200", .max_clusters = clusters_of_132_sms};
+  if (name == "h200")
+    return {.name = "H200", .bytes_per_second = 4.8e12, .max_clusters = clusters_of_132_sms};
   fail_unknown("device: there is no description of the chip", name,
                std::vector<std::string>{"h100", "h200"});
 }

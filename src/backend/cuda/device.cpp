@@ -92,11 +92,16 @@ CudaDevice::CudaDevice(int index)
   check(cudaSetDevice(index), "opening the device");
   cudaDeviceProp properties = {};
   check(cudaGetDeviceProperties(&properties, index), "asking for the device's name");
+  constexpr double kilohertz = 1e3, bits_per_byte = 8, transfers_per_clock = 2;
+  const double memory_clock = kilohertz * attribute(cudaDevAttrMemoryClockRate, index);
   const int64_t shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
   chip_ = {.name = properties.name,
            .capability = properties.major * 10 + properties.minor,
            .sm_count = properties.multiProcessorCount,
            .shared_per_block = shared,
+           .clock = kilohertz * attribute(cudaDevAttrClockRate, index),
+           .bytes_per_second = memory_clock * transfers_per_clock *
+                               attribute(cudaDevAttrGlobalMemoryBusWidth, index) / bits_per_byte,
            .max_clusters = [shared](int cluster, int64_t blocks) {
              return cluster_occupancy(cluster, blocks, shared);
            }};

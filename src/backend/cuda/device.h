@@ -38,6 +38,7 @@ class CudaDevice final : public Device {
   std::string description() const override;
   bool on_host() const override { return false; }
   bool fast_in(DType dtype) const override;
+  Peaks peaks() const override { return peaks_of(chip_); }
   double flops_per_pass() const override { return 60; }
   bool hoists_row_scalars() const override { return true; }
   int64_t free_memory() const override;

@@ -2,8 +2,8 @@
 // (on sm_90a by wgmma, cuda/sm90/), otherwise in plain f32.
 #include <algorithm>
 
-#include "backend/cuda/launch.h"
 #include "backend/cuda/generated/work_split.h"
+#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/attention/cuda/kernels.cuh"
 #include "ops/prim/attention/cuda/plain.cuh"
@@ -136,11 +136,13 @@ std::vector<Kernel> attention() {
   all.push_back({.op = "attention",
                  .name = "attention_tiles",
                  .supports = supports_tiles,
-                 .prepare = prepare_tiles});
+                 .prepare = prepare_tiles,
+                 .efficiency = {.35, .5}});
   all.push_back({.op = "attention",
                  .name = "attention_plain",
                  .supports = supports_plain,
                  .prepare = prepare_plain,
+                 .efficiency = {.01, .1},
                  .note = note_plain});
   return all;
 }

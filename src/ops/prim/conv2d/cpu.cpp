@@ -84,13 +84,19 @@ std::vector<Kernel> conv2d() {
   return {{.op = "conv2d",
            .name = "conv2d_panels",
            .supports = supports_panels,
-           .prepare = prepare_panels},
-          {.op = "conv2d", .name = "conv2d_onednn", .supports = supports, .prepare = prepare},
+           .prepare = prepare_panels,
+           .efficiency = {.8, .8}},
+          {.op = "conv2d",
+           .name = "conv2d_onednn",
+           .supports = supports,
+           .prepare = prepare,
+           .efficiency = {.7, .7}},
           {.op = "conv2d",
            .name = "conv2d_widened",
            .supports = supports_widened,
            .prepare = +[](const Signature& s, const Tune&,
                           Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
+           .efficiency = {.5, .5},
            .note = ebb::cpu::note_widened}};
 }
 

@@ -55,7 +55,6 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 }  // namespace
 
-// Kernels for one architecture go before the general one.
 std::vector<Kernel> conv2d() {
   std::vector<Kernel> all;
   for (const auto& kernels : {conv2d_col2im(), conv2d_sm90(), conv2d_im2col()})
@@ -64,7 +63,8 @@ std::vector<Kernel> conv2d() {
                  .name = "conv2d_general",
                  .supports = supports,
                  .prepare = prepare,
-                 .space = space});
+                 .space = space,
+                 .efficiency = {.4, .5}});
   return all;
 }
 

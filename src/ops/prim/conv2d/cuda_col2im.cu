@@ -129,6 +129,8 @@ struct Use {
 
 }  // namespace
 
-std::vector<Kernel> conv2d_col2im() { return {few_channels_kernel<Use>("conv2d_col2im")}; }
+std::vector<Kernel> conv2d_col2im() {
+  return {few_channels_kernel<Use>("conv2d_col2im", {.75, .85})};
+}
 
 }  // namespace ebb::ops::cuda

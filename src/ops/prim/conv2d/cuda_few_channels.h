@@ -28,7 +28,7 @@ struct FewChannelsPrograms {
 //   Problem problem(s)           the GEMM, of matmul's forms
 //   Program program(s, FewChannelsPrograms, device)
 template <class Use>
-Kernel few_channels_kernel(std::string_view name) {
+Kernel few_channels_kernel(std::string_view name, Efficiency efficiency) {
   namespace gemm = ebb::cuda::gemm;
   return {.op = "conv2d",
           .name = name,
@@ -46,7 +46,8 @@ Kernel few_channels_kernel(std::string_view name) {
               +[](const Signature& s, const Device& d) {
                 const gemm::Problem p = Use::problem(s);
                 return gemm::tunes(p, matmul_sm90_kernels(p), ebb::cuda::of(d));
-              }};
+              },
+          .efficiency = efficiency};
 }
 
 }  // namespace ebb::ops::cuda

@@ -23,13 +23,18 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 }  // namespace
 
 std::vector<Kernel> conv2d_dw() {
-  return {{.op = "conv2d_dw", .name = "conv2d_dw_onednn", .supports = supports, .prepare = prepare},
+  return {{.op = "conv2d_dw",
+           .name = "conv2d_dw_onednn",
+           .supports = supports,
+           .prepare = prepare,
+           .efficiency = {.7, .7}},
           {.op = "conv2d_dw",
            .name = "conv2d_dw_widened",
            .supports =
                +[](const Signature& s, const Device&) { return ebb::cpu::has_narrow_floats(s); },
            .prepare = +[](const Signature& s, const Tune&,
                           Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
+           .efficiency = {.5, .5},
            .note = ebb::cpu::note_widened}};
 }
 

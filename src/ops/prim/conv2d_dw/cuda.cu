@@ -64,14 +64,14 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 }  // namespace
 
-// Kernels for one architecture go before the general one.
 std::vector<Kernel> conv2d_dw() {
   std::vector<Kernel> all = conv2d_dw_sm90();
   all.push_back({.op = "conv2d_dw",
                  .name = "conv2d_dw_general",
                  .supports = supports,
                  .prepare = prepare,
-                 .space = space});
+                 .space = space,
+                 .efficiency = {.4, .5}});
   return all;
 }
 

@@ -91,12 +91,14 @@ std::vector<Kernel> conv2d_dx() {
            .name = "conv2d_dx_onednn",
            .supports = supports,
            .prepare = prepare,
-           .space = space},
+           .space = space,
+           .efficiency = {.7, .7}},
           {.op = "conv2d_dx",
            .name = "conv2d_dx_widened",
            .supports = supports_widened,
            .prepare = +[](const Signature& s, const Tune&,
                           Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
+           .efficiency = {.5, .5},
            .note = ebb::cpu::note_widened}};
 }
 

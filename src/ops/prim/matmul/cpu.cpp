@@ -110,13 +110,19 @@ std::vector<Kernel> matmul() {
   return {{.op = "matmul",
            .name = "matmul_panels",
            .supports = supports_panels,
-           .prepare = prepare_panels},
-          {.op = "matmul", .name = "matmul_onednn", .supports = supports, .prepare = prepare},
+           .prepare = prepare_panels,
+           .efficiency = {.8, .8}},
+          {.op = "matmul",
+           .name = "matmul_onednn",
+           .supports = supports,
+           .prepare = prepare,
+           .efficiency = {.7, .7}},
           {.op = "matmul",
            .name = "matmul_widened",
            .supports = supports_widened,
            .prepare = +[](const Signature& s, const Tune&,
                           Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
+           .efficiency = {.5, .5},
            .note = ebb::cpu::note_widened}};
 }
 

@@ -147,7 +147,11 @@ Program prepare(const Signature& s, const Tune&, Device& d) {
 }  // namespace
 
 Kernel matmul_activated() {
-  return {.op = "matmul", .name = "matmul_activated", .supports = supports, .prepare = prepare};
+  return {.op = "matmul",
+          .name = "matmul_activated",
+          .supports = supports,
+          .prepare = prepare,
+          .efficiency = {.35, .4}};
 }
 
 }  // namespace ebb::ops::cuda

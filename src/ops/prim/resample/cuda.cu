@@ -280,12 +280,16 @@ Program prepare_blocks(const Signature& s, const Tune&, Device& device) {
 }  // namespace
 
 std::vector<Kernel> resample() {
-  return {
-      {.op = "resample",
-       .name = "resample_blocks",
-       .supports = supports_blocks,
-       .prepare = prepare_blocks},
-      {.op = "resample", .name = "resample_taps", .supports = supports, .prepare = prepare_taps}};
+  return {{.op = "resample",
+           .name = "resample_blocks",
+           .supports = supports_blocks,
+           .prepare = prepare_blocks,
+           .efficiency = {1, .8}},
+          {.op = "resample",
+           .name = "resample_taps",
+           .supports = supports,
+           .prepare = prepare_taps,
+           .efficiency = {1, .5}}};
 }
 
 }  // namespace ebb::ops::cuda

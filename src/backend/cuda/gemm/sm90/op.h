@@ -42,8 +42,12 @@ struct OpKernel {
 template <class Use>
 Kernel op_kernel(std::string_view op, std::string_view name) {
   using K = OpKernel<Use>;
-  return {
-      .op = op, .name = name, .supports = K::supports, .prepare = K::prepare, .space = K::space};
+  return {.op = op,
+          .name = name,
+          .supports = K::supports,
+          .prepare = K::prepare,
+          .space = K::space,
+          .efficiency = {.72, .8}};
 }
 
 }  // namespace ebb::cuda::gemm

@@ -148,7 +148,8 @@ std::vector<Kernel> attention_sm90() {
            .name = "attention_sm90",
            .supports = supports,
            .prepare = prepare,
-           .space = space}};
+           .space = space,
+           .efficiency = {.65, .6}}};
 }
 
 }  // namespace ebb::ops::cuda

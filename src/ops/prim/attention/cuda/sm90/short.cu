@@ -99,7 +99,8 @@ std::vector<Kernel> attention_sm90_short() {
            .name = "attention_sm90_short",
            .supports = supports,
            .prepare = prepare,
-           .space = space}};
+           .space = space,
+           .efficiency = {.68, .85}}};
 }
 
 }  // namespace ebb::ops::cuda

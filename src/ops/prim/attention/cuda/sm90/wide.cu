@@ -105,7 +105,8 @@ std::vector<Kernel> attention_sm90_wide() {
            .name = "attention_sm90_wide",
            .supports = supports,
            .prepare = prepare,
-           .space = space}};
+           .space = space,
+           .efficiency = {.5, .5}}};
 }
 
 }  // namespace ebb::ops::cuda
