@@ -12,7 +12,8 @@ namespace ebb {
 
 class CompiledFunction {
  public:
-  // Of a graph of inputs and outputs alone, each output another value. Throws Error.
+  // Of a graph of inputs and outputs alone, each output computed by itself, or an input. Throws
+  // Error.
   CompiledFunction(const Graph& g, const Context& context);
 
   // In the order of the graph.
@@ -20,8 +21,8 @@ class CompiledFunction {
   const std::vector<Type>& outputs() const { return outputs_; }
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  // Addresses on the device: of the inputs and outputs, which do not overlap, and of the
-  // workspace, aligned to 64 bytes; null if it needs none.
+  // Addresses on the device: of the inputs and outputs, which do not overlap, at multiples of
+  // Signature::alignment, and of the workspace, at a multiple of 64; null if it needs none.
   struct Memory {
     std::span<void*const> in, out;
     void* workspace = nullptr;
