@@ -1,6 +1,5 @@
 #include "backend/cuda/generated/pixel_frame.h"
 
-
 #include "backend/cuda/ptx/emit.h"
 
 namespace ebb::cuda {
