@@ -403,14 +403,15 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
 }  // namespace
 
 const Command& generate() {
-  static const Command c{"generate",
-                         "make pictures from text with a Stable Diffusion checkpoint",
-                         "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
-                         "--size 512x512 --steps 20 --seed 1 --out fox.png",
-                         bind,
-                         {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
-                          "seed", "n", "init", "strength", "mask", "hires", "like", "out"},
-                         {"control", "control_model", "lora"}};
+  static const Command c{
+      "generate",
+      "make pictures from text with a Stable Diffusion checkpoint",
+      "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
+      "--size 512x512 --steps 20 --seed 1 --out fox.png",
+      bind,
+      {"model", "prompt", "negative", "size", "steps", "sampler", "guidance", "seed", "n", "init",
+       "strength", "mask", "hires", "like", "out"},
+      {"control", "control_model", "control_mask", "control_blocks", "lora", "refiner_lora"}};
   return c;
 }
 
