@@ -228,7 +228,7 @@ TEST_F(CliControl, upscale__makes_a_picture_larger) {
   EXPECT_NE(bytes("--tiling both"), bytes("--tiling x"));
   EXPECT_EQ(testing::error_line(str("upscale ", image(), " --device cpu --tiling z --model ",
                                     upscaler(), " --out ", out)),
-            "upscale: --tiling must be none, x, y or both (got 'z')");
+            "upscale: unknown --tiling 'z' (known: none, x, y, both)");
   const Output wrong =
       run_program(str("upscale ", image(), " --model ", network(), " --out ", out));
   EXPECT_NE(wrong.code, 0);
