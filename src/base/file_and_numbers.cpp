@@ -43,8 +43,8 @@ FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::strin
               " behind the file must be a number (got '", last, "')  ", before);
       break;
     }
-    require(std::isfinite(*number), who, ": a ", noun, " must be a finite number (found '", last,
-            "')");
+    require(std::isfinite(*number), who, ": the ", noun,
+            " behind the file must be a finite number (got '", last, "')  ", text);
     out.numbers.insert(out.numbers.begin(), *number);
     out.file.resize(colon);
   }

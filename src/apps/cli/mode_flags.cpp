@@ -102,7 +102,7 @@ std::string ModeFlags::upscaler_file() const {
 void ModeFlags::add_to(TextToImageRequest& q) const {
   q.tiling = circular_axes(tiling, "generate");
   add_noise(*this, q.options);
-  q.refiner_loras = parse_loras(refiner_lora.text());
+  q.refiner_loras = parse_loras(refiner_lora.text(), "--refiner-lora");
   if (!hires.empty()) q.hires = parse_hires(hires);
   if (std::string file = refiner; !file.empty()) q.refine = parse_refiner(file);
   if (init.empty())

@@ -404,7 +404,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     o->generate.guidance_open = open("guidance", o->generate.guidance == usual.guidance);
     if (!o->like.empty()) resolve_like(*o, of_picture, like, app);
     if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))
-      say_warnings({"without --prompt the model makes what it likes"});
+      say_warnings({"there is no --prompt TEXT: nothing says what the picture shows"});
     return run(*o);
   };
 }
