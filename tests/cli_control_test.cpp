@@ -85,6 +85,60 @@ TEST_F(CliControl, image_adapter__changes_the_picture_by_its_strength) {
   EXPECT_EQ(std::vector<uint8_t>(t.span<uint8_t>().begin(), t.span<uint8_t>().end()), half);
 }
 
+TEST_F(CliControl, image_adapter__acts_in_its_region_and_through_its_blocks) {
+  const std::string flags = "--control none=" + image() + " --control-model " + image_adapter() +
+                            " --image-encoder " + image_encoder() + ' ';
+  Tensor left(DType::u8, {6, 8, 1});
+  for (size_t i = 0; i < left.span<uint8_t>().size(); ++i)
+    left.span<uint8_t>()[i] = i % 8 < 4 ? 255 : 0;
+  const std::string mask = folder_ / "left.png";
+  io::write_png(mask, left);
+  const auto plain = pixels(""), all = pixels(flags);
+  const auto half = pixels(flags + "--control-mask " + mask);
+  EXPECT_NE(half, plain);
+  EXPECT_NE(half, all);
+  EXPECT_EQ(pixels(flags + "--control-mask 1=" + mask), half);
+  const auto style = pixels(flags + "--control-blocks style --control-mask " + mask);
+  EXPECT_NE(style, half);
+  const std::string first = folder_ / "first.png";
+  std::filesystem::rename(png(), first);
+  const std::string like = str("generate --device cpu --like ", first, " --out ", png());
+  const Output again = run_program(like);
+  ASSERT_EQ(again.code, 0) << again.text;
+  EXPECT_EQ(again.text.find("warning"), std::string::npos) << again.text;
+  const Tensor t = io::read_image(png());
+  EXPECT_EQ(std::vector<uint8_t>(t.span<uint8_t>().begin(), t.span<uint8_t>().end()), style);
+  EXPECT_EQ(pixels(flags + "--control-blocks up.1=1"), pixels(flags + "--control-blocks style"));
+  const std::string two = flags + flags.substr(0, flags.find(" --image-encoder")) + ' ';
+  const auto in_order =
+      pixels(two + "--control-mask " + mask + " --control-blocks style --control-blocks mid=0.5");
+  EXPECT_NE(in_order, half);
+  EXPECT_EQ(pixels(two + "--control-blocks 2=mid=0.5 --control-mask 1=" + mask +
+                   " --control-blocks 1=style"),
+            in_order);
+  const auto error = [&](const std::string& more) {
+    return testing::error_line(generate(whole(), "--prompt fox " + more));
+  };
+  EXPECT_EQ(error(flags + "--control-mask 0=" + mask).find("generate: --control-mask is for a "),
+            0u);
+  EXPECT_EQ(error(flags + "--control-mask 2=" + mask),
+            str("generate: --control-mask is for a --control that is not there: number 2 of 1 (got "
+                "'2=",
+                mask, "')"));
+  EXPECT_EQ(error(flags + "--control-blocks style --control-blocks 1=layout"),
+            "generate: --control-blocks is given twice for --control number 1 (got '1=layout')");
+  EXPECT_EQ(error(flags + "--control-blocks 1="),
+            "generate: --control-blocks says nothing (got '1=')");
+  EXPECT_EQ(error(flags + "--control-mask 1=no.png"),
+            "generate: --control-mask does not exist  1=no.png");
+  EXPECT_EQ(
+      error(flags + "--control-blocks up.0"),
+      "control: no block 'up.0' of the denoiser attends to images: it has down.0.0, mid, up.1.0, "
+      "up.1.1; style, layout (got 'up.0')");
+  EXPECT_EQ(error("--control-blocks style"),
+            "generate: --control-blocks has no effect without --control");
+}
+
 TEST_F(CliControl, image_adapter_without_its_encoder__is_refused) {
   const std::string map = image(), adapter = " --control-model " + image_adapter();
   const auto refused = [&](const std::string& flags) {
@@ -174,7 +228,7 @@ TEST_F(CliControl, upscale__makes_a_picture_larger) {
   EXPECT_NE(bytes("--tiling both"), bytes("--tiling x"));
   EXPECT_EQ(testing::error_line(str("upscale ", image(), " --device cpu --tiling z --model ",
                                     upscaler(), " --out ", out)),
-            "upscale: --tiling must be none, x, y or both (got 'z')");
+            "upscale: unknown --tiling 'z' (known: none, x, y, both)");
   const Output wrong =
       run_program(str("upscale ", image(), " --model ", network(), " --out ", out));
   EXPECT_NE(wrong.code, 0);

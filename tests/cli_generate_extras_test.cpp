@@ -114,6 +114,7 @@ TEST_F(CliGenerateExtras, lora_on_the_refiner__changes_its_steps_only) {
   EXPECT_NE(parameters().find("Refiner: sd, Refiner switch at: 0.5"), std::string::npos);
   EXPECT_EQ(made(refiner + "--refiner-lora " + lora() + ":0"), plain);
   const auto on_refiner = made(refiner + "--refiner-lora " + lora());
+  EXPECT_NE(made(refiner + "--refiner-lora " + lora() + " --refiner-lora " + lora()), on_refiner);
   const auto on_both = made(refiner + "--lora " + lora() + " --refiner-lora " + lora());
   // the file is named once, and by its hash
   const std::string text = parameters();

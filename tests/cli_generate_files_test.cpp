@@ -146,6 +146,59 @@ TEST_F(CliGenerateFiles, like_of_a_grid__makes_all_of_it_again) {
   EXPECT_EQ(file_bytes(png()), file_bytes(png("again")));
 }
 
+// What beginners give as --model: the answer is the flag that takes it.
+TEST_F(CliGenerateFiles, file_that_is_no_checkpoint__is_named_with_its_flag) {
+  const auto error = [&](const std::string& file) {
+    const std::string line = error_line(generate(file, "--prompt fox"));
+    EXPECT_TRUE(line.ends_with("  " + file)) << line;
+    return line.substr(0, line.rfind("  "));
+  };
+  const std::string behind = " beside a checkpoint (--model)";
+  EXPECT_EQ(
+      error(checkpoint({autoencoder()}, "vae")),
+      "model: the file is an autoencoder (autoencoder_kl), which ebb generate takes as --vae" +
+          behind);
+  EXPECT_EQ(error(checkpoint({text()}, "text")),
+            "model: the file is a text encoder (clip_text), which ebb generate takes as "
+            "--text-encoder" +
+                behind);
+  EXPECT_EQ(
+      error(checkpoint({{"esrgan_compact", "{width=8 layers=1 scale=2}", ""}}, "up")),
+      "model: the file is an upscaler (esrgan_compact), which ebb generate takes as --upscale "
+      "(and ebb upscale as --model)" +
+          behind);
+  EXPECT_EQ(error(checkpoint({{"ip_adapter",
+                               "{features=24 tokens=4 context=64 widths=[64,128] runs=[3,1]}", ""}},
+                             "ip")),
+            "model: the file is a control network (ip_adapter), which ebb generate takes as "
+            "--control-model, with --control," +
+                behind);
+  const std::string lora = folder_ / "lora.safetensors", words = folder_ / "words.safetensors";
+  io::write_safetensors(lora, std::vector<io::NamedTensor>{
+                                  {"lora_unet_mid_block_attentions_0_proj_in.lora_down.weight",
+                                   Tensor(DType::f32, {4, 64})},
+                                  {"lora_unet_mid_block_attentions_0_proj_in.lora_up.weight",
+                                   Tensor(DType::f32, {64, 4})}});
+  EXPECT_EQ(error(lora), "model: the file is a LoRA, which ebb generate takes as --lora" + behind);
+  io::write_safetensors(words,
+                        std::vector<io::NamedTensor>{{"emb_params", Tensor(DType::f32, {2, 768})}});
+  const std::string embedding = error(words);
+  EXPECT_EQ(embedding.find("model: the file is an embedding (textual inversion): 2 vectors for "),
+            0u)
+      << embedding;
+  EXPECT_TRUE(says({0, embedding}, "a file of the folder --embedding-dir")) << embedding;
+}
+
+TEST_F(CliGenerateFiles, out_that_is_a_file_of_another_kind__is_refused) {
+  const std::string notes = folder_ / "notes.txt", bare = folder_ / "notes";
+  testing::put_file(notes, "x"), testing::put_file(bare, "x");
+  for (const std::string& out : {notes, bare})
+    EXPECT_EQ(error_line(to(out, "")),
+              "generate: --out must be a .png, .jpg, .webp, .safetensors or .npy file or a folder, "
+              "but a file of another kind is there  " +
+                  out);
+}
+
 TEST_F(CliGenerateFiles, flags_without_effect__are_said) {
   const std::string unguided = run_program(to(png(), "--negative ugly --guidance 1")).text,
                     warning = "warning: --negative has no effect with --guidance 1\n";
@@ -153,12 +206,12 @@ TEST_F(CliGenerateFiles, flags_without_effect__are_said) {
   EXPECT_EQ(unguided.find("negative"), unguided.rfind("negative")) << "once: " << unguided;
   EXPECT_TRUE(says(run_program(str("generate --device cpu --model ", whole(),
                                    " --steps 1 --size 64 --out ", png())),
-                   "warning: without --prompt the model makes what it likes\n"));
+                   "warning: there is no --prompt TEXT: nothing says what the picture shows\n"));
   EXPECT_EQ(error_line(to(png(), "--lora-dir nowhere")),
             "generate: --lora-dir is no folder  nowhere");
   const std::string model = whole();
   EXPECT_EQ(error_line(to(png(), "--lora " + model + ":abc")),
-            "lora: the strength behind the file must be a number (got 'abc')  " + model);
+            "lora: --lora: the strength behind the file must be a number (got 'abc')  " + model);
   EXPECT_EQ(error_line(to(png(), "--hires 1.01")),
             "generate: --hires: the scale 1.01 leaves the size as it is (64x64): sides are "
             "multiples of 8");

@@ -90,6 +90,27 @@ TEST_F(CliLike, one_of_a_batch__is_made_again_alone) {
         << i;
 }
 
+// JPEG and WebP with the quality that they had, in their bytes.
+TEST_F(CliLike, of_a_file_with_a_quality__makes_the_same_file_again) {
+  const std::string model = whole();
+  for (const std::string format : {"jpg", "webp"}) {
+    const std::string first = folder_ / ("first." + format), again = folder_ / ("again." + format),
+                      better = folder_ / ("better." + format);
+    const Output out =
+        run_program(str("generate --device cpu --model ", model,
+                        " --prompt fox --steps 2 --size 64 --quality 40 --out ", first));
+    ASSERT_EQ(out.code, 0) << out.text;
+    const std::string like = str("generate --device cpu --like ", first, " --out ");
+    ASSERT_EQ(run_program(like + again).code, 0);
+    EXPECT_EQ(testing::file_bytes(again), testing::file_bytes(first)) << format;
+    ASSERT_EQ(run_program(like + better + " --quality 90").code, 0);
+    EXPECT_GT(testing::file_bytes(better).size(), testing::file_bytes(first).size());
+    const Output kept = run_program(like + png());  // which has no quality
+    EXPECT_EQ(kept.code, 0) << kept.text;
+    EXPECT_FALSE(nlohmann::json::parse(io::read_picture_text(png()).at("ebb")).contains("quality"));
+  }
+}
+
 TEST_F(CliLike, text_of_the_web_ui__gives_its_settings) {
   const std::string model = whole(), picture = png("theirs");
   io::write_png(picture, Tensor(DType::u8, {8, 8, 3}),

@@ -55,6 +55,7 @@ Signature Case::signature() const {
   for (Type& t : s.in)
     if (is_float(t.dtype) && dtype != DType::f32) t.dtype = dtype;
   s.out = op->infer(s);
+  s.aligned = aligned;
   return s;
 }
 

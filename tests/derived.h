@@ -20,6 +20,7 @@ struct Case {
   DType dtype = DType::f32;
   const Kernel* kernel = nullptr;  // of kernel cases
   std::string backend = "cpu";     // that it runs on
+  bool aligned = true;             // else its arrays begin one element past a boundary
 
   std::string name() const;     // op__example[__dtype__kernel]
   Signature signature() const;  // with output types

@@ -5,8 +5,10 @@
 
 #include <set>
 
+#include "io/safetensors.h"
 #include "nn/ldm_control.h"
 #include "passes/hoist.h"
+#include "pipeline/adapter_regions.h"
 #include "pipeline/control.h"
 #include "pipeline/image_encoder.h"
 #include "support/files.h"
@@ -24,7 +26,24 @@ const json& golden() {
   static const json all = read_golden("image_adapter_runs");
   return all;
 }
-const json& runs() { return golden()["runs"]; }
+// With those that act in a region or in some blocks alone.
+const json& runs() {
+  static const json all = [] {
+    json out = golden()["runs"];
+    for (const json& run : read_golden("image_adapter_regions")["runs"]) out.push_back(run);
+    return out;
+  }();
+  return all;
+}
+
+// White within [top, left, bottom, right].
+Tensor mask_of(int64_t height, int64_t width, const json& box) {
+  Tensor out(DType::u8, {height, width, 1});
+  for (int64_t y = box[0]; y < box[2]; ++y)
+    for (int64_t x = box[1]; x < box[3]; ++x)
+      out.span<uint8_t>()[static_cast<size_t>(y * width + x)] = 255;
+  return out;
+}
 
 std::vector<LoadedComponent> adapters_of(const json& run) {
   std::vector<LoadedComponent> out;
@@ -42,8 +61,13 @@ CheckpointParts checkpoint_of(const json& run) {
 TextToImageRequest request_of(const json& run) {
   const int64_t side = run["encoder"]["image_size"];
   TextToImageRequest q = recorded_request(run);
-  for (const json& i : run["inputs"])
-    q.controls.push_back({.image = pattern(side, side, i["seed"]), .strength = i["strength"]});
+  for (const json& i : run["inputs"]) {
+    q.controls.push_back({.image = pattern(side, side, i["seed"]),
+                          .strength = i["strength"],
+                          .blocks = i.value("blocks", "")});
+    if (i.contains("mask"))
+      q.controls.back().mask = mask_of(run["height"], run["width"], i["mask"]);
+  }
   return q;
 }
 
@@ -75,8 +99,133 @@ TEST_P(GoldenImageAdapterRun, strength_of_0__is_a_run_without_the_adapter) {
   EXPECT_LT(most, 1e-4);
 }
 
-// Those of Pillow to the bit, and torchvision's up to a grey level, which is 1/255 before the
-// normalisation. The mean shows what a shift or another filter would do.
+const json& run_of(const char* name) {
+  for (const json& run : runs())
+    if (run["case"] == name) return run;
+  fail("no golden run ", name);
+}
+
+TEST(adapter_blocks, texts__mean_the_layers_of_their_blocks) {
+  LoadedModel sd1{.model = find_model("sd15").model, .config = find_model("sd15").config},
+      xl{.model = find_model("sdxl").model, .config = find_model("sdxl").config};
+  const std::vector<std::string> sd1_layers = adapter_blocks(sd1), xl_layers = adapter_blocks(xl);
+  EXPECT_EQ(sd1_layers,
+            (std::vector<std::string>{"down.0.0", "down.0.1", "down.1.0", "down.1.1", "down.2.0",
+                                      "down.2.1", "up.1.0", "up.1.1", "up.1.2", "up.2.0", "up.2.1",
+                                      "up.2.2", "up.3.0", "up.3.1", "up.3.2", "mid"}));
+  ASSERT_EQ(xl_layers.size(), 70u);
+  EXPECT_EQ(xl_layers[4], "down.2.0");
+  EXPECT_EQ(xl_layers[69], "mid");
+  const auto sums = [](const std::vector<std::string>& layers, const std::vector<double>& of) {
+    std::map<std::string, double> out;
+    for (size_t i = 0; i < layers.size(); ++i)
+      if (of[i] != 0) out[layers[i]] += of[i];
+    return out;
+  };
+  using Sums = std::map<std::string, double>;
+  const auto on_xl = [&](const char* text) { return sums(xl_layers, block_strengths(text, xl)); };
+  EXPECT_EQ(on_xl("style"), (Sums{{"up.0.1", 10}}));
+  EXPECT_EQ(on_xl("Composition=0.5"), (Sums{{"down.2.1", 5}}));
+  EXPECT_EQ(on_xl("style+layout"), (Sums{{"up.0.1", 10}, {"down.2.1", 10}}));
+  EXPECT_EQ(on_xl("up_blocks.0.attentions.1, mid_block=2"), (Sums{{"up.0.1", 10}, {"mid", 20}}));
+  EXPECT_EQ(on_xl("down=1,down.2=0,down.2.0=3"),
+            (Sums{{"down.1.0", 2}, {"down.1.1", 2}, {"down.2.0", 30}}));
+  EXPECT_EQ(on_xl("0,0,0,0,1,0,0,0,0,0,2"), (Sums{{"mid", 10}, {"up.1.2", 4}}));
+  EXPECT_EQ(on_xl("").size(), 11u);
+  EXPECT_EQ(sums(sd1_layers, block_strengths("style", sd1)),
+            (Sums{{"up.1.0", 1}, {"up.1.1", 1}, {"up.1.2", 1}}));
+  EXPECT_EQ(sums(sd1_layers, block_strengths("layout", sd1)),
+            (Sums{{"down.2.0", 1}, {"down.2.1", 1}, {"mid", 1}}));
+}
+
+TEST(adapter_blocks, mistakes__name_the_blocks) {
+  const LoadedModel xl{.model = find_model("sdxl").model, .config = find_model("sdxl").config};
+  const std::string blocks =
+      "down.1.0, down.1.1, down.2.0, down.2.1, mid, up.0.0, up.0.1, up.0.2, up.1.0, up.1.1, up.1.2";
+  EXPECT_EQ(error_of([&] { block_strengths("up.2", xl); }),
+            str("control: no block 'up.2' of the denoiser attends to images: it has ", blocks,
+                "; style, layout (got 'up.2')"));
+  EXPECT_EQ(error_of([&] { block_strengths("1,1", xl); }),
+            str("control: there must be a strength for each of the 11 blocks ", blocks,
+                " (got 2 in '1,1')"));
+  EXPECT_EQ(error_of([&] { block_strengths("mid=x", xl); }),
+            "control: strengths of blocks must be numbers up to 10 (found 'x' in 'mid=x')");
+  const LoadedModel sd2{.model = find_model("sd2").model, .config = find_model("sd2").config};
+  expect_error([&] { block_strengths("style", sd2); },
+               "control: which blocks make the style is not known of");
+}
+
+// A mask of another size is stretched; white everywhere is none, black everywhere is no adapter.
+TEST(adapter_region, mask__restricts_the_adapter_to_what_is_white) {
+  if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+  const json& run = run_of("sd1");
+  const Context context = open_context("cpu", {.threads = 2});
+  TextToImageRequest q = request_of(run);
+  q.options.steps = 4;
+  const auto latents = [&](const Tensor& mask) {
+    q.controls[0].mask = mask;
+    const Picture p = picture_of(checkpoint_of(run), q, context);
+    return std::vector<float>(p.latents.span<float>().begin(), p.latents.span<float>().end());
+  };
+  const auto difference = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double most = 0;
+    for (size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(double{a[i]} - b[i]));
+    return most;
+  };
+  const int64_t height = run["height"], width = run["width"];
+  const std::vector<float> all = latents({}),
+                           half = latents(mask_of(height, width, {0, 0, height, width / 2}));
+  EXPECT_LT(difference(latents(mask_of(height, width, {0, 0, height, width})), all), 1e-5);
+  EXPECT_LT(difference(latents(mask_of(20, 40, {0, 0, 20, 20})), half), 1e-5);
+  EXPECT_GT(difference(half, all), 1e-3);
+  const std::vector<float> none = latents(mask_of(height, width, {0, 0, 0, 0}));
+  q.controls[0].strength = 0;
+  EXPECT_LT(difference(latents({}), none), 1e-5);
+}
+
+// FaceID, FaceID plus, and InstantID's resampler.
+TEST(image_adapter, files_that_read_faces__are_refused_by_name) {
+  const Folder folder;
+  const LoadedModel denoiser = denoiser_of(run_of("sd1")["unet"]);
+  const auto error = [&](const std::vector<std::pair<std::string, Shape>>& projection) {
+    std::vector<io::NamedTensor> tensors = {
+        {"ip_adapter.1.to_k_ip.weight", Tensor(DType::f32, {8, 16})},
+        {"ip_adapter.1.to_v_ip.weight", Tensor(DType::f32, {8, 16})}};
+    for (const auto& [name, shape] : projection)
+      tensors.push_back({"image_proj." + name, Tensor(DType::f32, shape)});
+    const std::string file = folder / "face.safetensors";
+    io::write_safetensors(file, tensors);
+    return error_of([&] { with_controls(denoiser, {load_control_network(file, denoiser)}); });
+  };
+  const std::vector<std::pair<std::string, Shape>> plain = {
+      {"proj.0.weight", {32, 512}}, {"proj.2.weight", {64, 32}}, {"norm.weight", {16}}};
+  auto plus = plain;
+  plus.push_back({"perceiver_resampler.proj_in.weight", {16, 1280}});
+  for (const auto& file :
+       {plain, plus,
+        std::vector<std::pair<std::string, Shape>>{{"latents", {1, 4, 24}},
+                                                   {"proj_in.weight", {24, 512}},
+                                                   {"layers.0.0.to_q.weight", {64, 24}}}})
+    EXPECT_NE(error(file).find("ip_adapter: FaceID adapters and InstantID read what InsightFace's "
+                               "network makes of a face, which ebb does not have"),
+              std::string::npos)
+        << error(file);
+}
+
+TEST(adapter_region, other_networks__take_no_mask_and_no_blocks) {
+  const json run = read_golden("control_runs")["runs"][0];
+  CheckpointParts parts = small_checkpoint(run);
+  parts.denoiser = with_controls(parts.denoiser, {component("control_net", run["control"])});
+  RunConditions conditions;
+  ControlRun of{.sample = {8, 8, 4}, .steps = 4, .sigmas = {4, 3, 2, 1, 0}};
+  ControlInput in{.image = pattern(64, 64, 1), .blocks = "mid"};
+  expect_error([&] { add_controls(conditions, parts.denoiser, {in}, of); },
+               "is no IP-Adapter, which --control-mask and --control-blocks are for");
+}
+
+// Those of Pillow to the bit, and torchvision's up to a grey level, which is
+// 1/255 before the normalisation. The mean shows what a shift or another filter
+// would do.
 TEST(image_encoder, pixels__are_those_of_clips_image_processor) {
   for (const json& c : golden()["pixels"]) {
     const Tensor have = clip_pixels(pattern(c["height"], c["width"], c["seed"]), 224);
@@ -183,7 +332,8 @@ TEST(image_adapter, of_faces__is_refused_with_a_reason) {
   file["image_proj.norm.weight"] = {32};
   const auto found = recognise_components(file);
   ASSERT_EQ(found.size(), 1u);
-  expect_error([&] { check(*found[0].model, found[0].config); }, "FaceID adapters read what");
+  expect_error([&] { check(*found[0].model, found[0].config); },
+               "FaceID adapters and InstantID read what");
 }
 
 }  // namespace ebb::testing

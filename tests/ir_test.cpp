@@ -73,6 +73,14 @@ TEST(graph, text__is_stable) {
             "output y = %2\n");
 }
 
+// Files of tuners know uses by their text: those of plans have the one they always had.
+TEST(signature, text__tells_of_alignment_only_where_plans_do_not_keep_it) {
+  Signature s{&ops::def::silu(), {}, {f32({2, 3})}, {f32({2, 3})}, ""};
+  EXPECT_EQ(s.text(), "silu f32[2,3]");
+  s.aligned = false;
+  EXPECT_EQ(s.text(), "silu f32[2,3] unaligned");
+}
+
 TEST(graph, bad_text__names_the_line) {
   const auto parse = [](std::string_view text) {
     return error_of([&] { parse_graph(text, find_op); });

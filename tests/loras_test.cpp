@@ -66,9 +66,13 @@ TEST(parse_loras, flags__are_files_with_strengths) {
   is(2, "d", 0.5, -1);
   is(3, "e", 1, 1);
   EXPECT_EQ(all[3].blocks, "1,1,1,1,1,1,1,1,1,1,1,0");
-  EXPECT_EQ(error_of([] { parse_loras(":0.5"); }), "lora: must name a file  ':0.5'");
-  EXPECT_EQ(error_of([] { parse_loras("a:inf"); }),
-            "lora: a strength must be a finite number (found 'inf')");
+  EXPECT_EQ(error_of([] { parse_loras(":0.5"); }), "lora: --lora: must name a file  ':0.5'");
+  EXPECT_EQ(
+      error_of([] { parse_loras("a:inf"); }),
+      "lora: --lora: the strength behind the file must be a finite number (got 'inf')  a:inf");
+  EXPECT_EQ(error_of([] { parse_loras("b;a:nan:1", "--refiner-lora"); }),
+            "lora: --refiner-lora: the strength behind the file must be a finite number (got 'nan')"
+            "  a:nan:1");
 }
 
 TEST_F(RequestsWithLoras, tags__name_files_of_the_folder) {

@@ -252,6 +252,19 @@ TEST(plan, recorded_on_a_far_device__is_one_launch_a_run) {
   EXPECT_EQ(device->launches, 3);
 }
 
+// What kernels rely on without asking.
+TEST(plan, source_off_the_alignment__is_named) {
+  const auto device = std::make_shared<FarDevice>();
+  Plan p(norm_loss({2, 3, 3, 4}, 2), {.device = device});
+  const Tensor memory({DType::f32, {8}}, device->allocate(32));
+  p.bind("gamma", memory.rows(4, 8));
+  p.bind_missing();
+  p.load({{"x", noise({2, 3, 3, 4}, 1)}, {"target", noise({2, 3, 3, 4}, 2)}});
+  p.bind("gamma", memory.rows(1, 5));
+  testing::expect_error([&] { p.load({}); },
+                        "plan: 'gamma' must lie at a multiple of 16 bytes (it lies 4 past one)");
+}
+
 TEST(plan, too_little_memory__says_what_it_needs_and_what_helps) {
   const Tensor x = noise({8, 16, 16, 64}, 1);                         // 524 kB
   for (const int64_t memory : {int64_t{600000}, int64_t{1050000}}) {  // for one input; for both

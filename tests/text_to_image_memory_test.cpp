@@ -152,6 +152,48 @@ TEST_F(TextToImageMemory, control_networks_of_a_part_of_the_run__are_planned) {
   }
 }
 
+// An IP-Adapter with a mask of another size than the picture, in two passes of two pictures.
+TEST_F(TextToImageMemory, image_adapter_with_a_mask__is_planned) {
+  const nlohmann::json run = read_golden("image_adapter_regions")["runs"][0];
+  CheckpointParts parts = small_checkpoint(run);
+  parts.denoiser = with_controls(parts.denoiser, {component("ip_adapter", run["adapters"][0])});
+  parts.image_encoder = component("clip_vision", run["encoder"]);
+  TextToImageRequest q = request(run);
+  q.options.steps = 2, q.count = 2, q.options.batch = 2, q.options.noise = "ebb";
+  q.hires = Hires{.scale = 1.5, .upscaler = "latent"};
+  q.controls.push_back({.image = grey_picture(50), .blocks = "mid"});
+  const Made plain = made(parts, q);
+  expect_true(plain, "an image adapter");
+  Tensor mask(DType::u8, {13, 21, 1});
+  std::ranges::fill(mask.span<uint8_t>(), uint8_t{0});
+  q.controls[0].mask = mask;
+  const Made none = made(parts, q);
+  expect_true(none, "with a mask");
+  EXPECT_NE(none.pixels, plain.pixels);
+  q.controls[0].strength = 0;
+  EXPECT_EQ(made(parts, q).pixels, none.pixels);
+}
+
+// Less than plans hold from the beginning.
+TEST_F(TextToImageMemory, limit_that_nothing_keeps__is_refused_with_the_stages) {
+  const nlohmann::json& run = run_of(1);
+  const auto refused = [&](int64_t limit) -> std::string {
+    try {
+      made(run, request(run), limit);
+    } catch (const OutOfMemory& e) {
+      return e.what();
+    }
+    return "";
+  };
+  for (const int64_t limit : {1, 1000, 20'000}) {
+    const std::string error = refused(limit);
+    EXPECT_EQ(error.find("generate: out of memory: the run takes "), 0u) << error;
+    for (const char* part : {": text ", ", sampling ", ", decoding ", ", and --memory is ",
+                             ": most is for ", "less by --dtype bf16 or f16"})
+      EXPECT_NE(error.find(part), error.npos) << error;
+  }
+}
+
 // Each in turn, with the run's other components and alone.
 TEST_F(TextToImageMemory, preview_decoder__is_planned) {
   const nlohmann::json& run = run_of(1);

@@ -30,9 +30,8 @@ const std::array<Blocks, 4>& known_blocks() {
 }
 
 double number(std::string_view text, std::string_view all) {
-  const std::string_view word = trimmed(text);
-  const auto v = as_number(word);
-  require(v && std::isfinite(*v), "lora: block weights must be finite numbers (found '", word,
+  const auto v = as_number(text);
+  require(v && std::isfinite(*v), "lora: block weights must be finite numbers (found '", text,
           "')  lbw=", all);
   return *v;
 }
@@ -40,11 +39,7 @@ double number(std::string_view text, std::string_view all) {
 }  // namespace
 
 BlockWeights::BlockWeights(std::string_view text) {
-  for (size_t at = 0; at <= text.size();) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    weights_.push_back(number(text.substr(at, comma - at), text));
-    at = comma + 1;
-  }
+  for (const std::string_view part : parted(text, ",")) weights_.push_back(number(part, text));
   require(std::ranges::any_of(known_blocks(),
                               [&](const Blocks& b) { return b.count() == weights_.size(); }),
           "lora: block weights are 12, 17, 20 or 26 numbers (found ", weights_.size(),

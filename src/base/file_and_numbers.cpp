@@ -1,10 +1,12 @@
 #include "base/file_and_numbers.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/names.h"
 
 namespace ebb {
 
@@ -13,6 +15,16 @@ std::optional<double> as_number(std::string_view text) {
   double out = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
   if (read.ec != std::errc() || read.ptr != text.data() + text.size()) return {};
+  return out;
+}
+
+std::vector<std::string_view> parted(std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find_first_of(separators, at), text.size());
+    out.push_back(trimmed(text.substr(at, end - at)));
+    at = end + 1;
+  }
   return out;
 }
 
@@ -31,8 +43,8 @@ FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::strin
               " behind the file must be a number (got '", last, "')  ", before);
       break;
     }
-    require(std::isfinite(*number), who, ": a ", noun, " must be a finite number (found '", last,
-            "')");
+    require(std::isfinite(*number), who, ": the ", noun,
+            " behind the file must be a finite number (got '", last, "')  ", text);
     out.numbers.insert(out.numbers.begin(), *number);
     out.file.resize(colon);
   }

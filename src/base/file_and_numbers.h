@@ -1,4 +1,5 @@
-// Flags of a file with numbers behind it, parted by colons: "FILE:0.8:0.5".
+// Texts of several parts, as flags are: a file with numbers behind it, parted by colons,
+// "FILE:0.8:0.5", and lists.
 #pragma once
 
 #include <optional>
@@ -21,6 +22,10 @@ struct FileAndNumbers {
 // number that is not finite, and where a file is there but for what stands behind its last colon.
 FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::string_view who,
                                 std::string_view noun);
+
+// What stands between the separators, each without blanks before and behind: one more than there
+// are separators. The parts lie in `text`.
+std::vector<std::string_view> parted(std::string_view text, std::string_view separators);
 
 // The number that all of `text` is; none: it is something else.
 std::optional<double> as_number(std::string_view text);

@@ -41,8 +41,10 @@ TEST(file_and_numbers, numbers__are_read_from_the_end) {
 }
 
 TEST(file_and_numbers, what_is_neither_name_nor_number__is_an_error) {
-  EXPECT_EQ(error_of("a:inf"), "flag: a strength must be a finite number (found 'inf')");
-  EXPECT_EQ(error_of("a:nan:1"), "flag: a strength must be a finite number (found 'nan')");
+  EXPECT_EQ(error_of("a:inf"),
+            "flag: the strength behind the file must be a finite number (got 'inf')  a:inf");
+  EXPECT_EQ(error_of("a:nan:1"),
+            "flag: the strength behind the file must be a finite number (got 'nan')  a:nan:1");
   const std::string there = std::filesystem::temp_directory_path() / "ebb_file_and_numbers",
                     numbered = there + ":2";
   std::ofstream(there).put('x');

@@ -47,8 +47,9 @@ class Device {
   virtual double flops_per_pass() const { return 24; }
   // Subexpressions that are constant along a row are hoisted out of the loop over it.
   virtual bool hoists_row_scalars() const { return false; }
-  virtual int64_t free_memory() const = 0;                      // bytes
-  virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;  // throws Error when out of memory
+  virtual int64_t free_memory() const = 0;  // bytes
+  // At a multiple of 64 bytes. Throws Error when out of memory.
+  virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device
   // Fills `to`, in this device's memory, with what `read` gives of as many bytes. All of it is read
   // when this returns, but the device may not have it yet. Throws what `read` throws.

@@ -1,6 +1,7 @@
 #include "io/tensor_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -83,6 +84,18 @@ Tensor from_f64(const Shape& shape, std::span<const uint8_t> bytes) {
   return out;
 }
 
+// Of any ending. An Error of a file that is named as one of torch says that it is none, either.
+TensorHeader header_of_safetensors(const ReadFile& file) {
+  const std::string ending = std::filesystem::path(file.name()).extension().string();
+  constexpr std::array torch = {".pt", ".pth", ".bin", ".ckpt"};
+  if (std::ranges::find(torch, ending) == torch.end()) return read_safetensors(file);
+  try {
+    return read_safetensors(file);
+  } catch (const Error& e) {
+    fail("torch: not a file of torch.save; ", e.what());
+  }
+}
+
 }  // namespace
 
 void TensorFile::add(std::shared_ptr<const Shard> shard, std::vector<TensorEntry> entries) {
@@ -99,7 +112,7 @@ void TensorFile::add(std::shared_ptr<const Shard> shard, std::vector<TensorEntry
 }
 
 void TensorFile::add(ReadFile file, const TensorFileOptions& options) {
-  TensorHeader header = is_torch(file) ? read_torch(file, options) : read_safetensors(file);
+  TensorHeader header = is_torch(file) ? read_torch(file, options) : header_of_safetensors(file);
   take_scales(header, file.name());
   add(std::make_shared<Shard>(std::move(file), header.data_start, std::move(header.metadata)),
       std::move(header.entries));

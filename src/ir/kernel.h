@@ -25,7 +25,8 @@ struct Tune {
   bool operator==(const Tune&) const = default;
 };
 
-// Addresses on the kernel's device, in the order of the signature.
+// Addresses on the kernel's device, in the order of the signature, which says how they are aligned:
+// no kernel asks them.
 struct Call {
   std::vector<void*> in, out;
   void* workspace = nullptr;  // Program::workspace bytes, 64-byte aligned

@@ -13,6 +13,7 @@ std::string Signature::text() const {
   for (size_t i = 0; i < in.size(); ++i) s << (i ? ',' : ' ') << in[i];
   const std::string& a = attrs.text();
   if (!a.empty()) s << ' ' << a;
+  if (!aligned) s << " unaligned";
   return std::move(s).str();
 }
 

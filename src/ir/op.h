@@ -21,12 +21,18 @@ struct Signature {
   Attrs attrs;
   std::vector<Type> in, out;  // out is empty while infer runs
   std::string at;             // model path, for errors
+  // On a device with memory of its own: every operand and result lies at a multiple of `alignment`,
+  // as in plans; false: of its elements' size alone. On the host no kernel may rely on more than
+  // the latter, since weights lie where their file has them.
+  bool aligned = true;
+
+  static constexpr int64_t alignment = 16;  // bytes
 
   template <class A>
   const A& as() const {
     return attrs.as<A>();
   }
-  std::string text() const;  // op f32[..],f32[..] {attrs}
+  std::string text() const;  // op f32[..],f32[..] {attrs}; and "unaligned"
 };
 
 // Work of a use: the least bytes moved, and floating-point operations.

@@ -72,6 +72,11 @@ struct Family {
   // What the family's files alone tell, behind what all do (Model::examine).
   void (*examine)(ModelConfig&, const FileFacts&) = +[](ModelConfig&, const FileFacts&) {};
 
+  // ---- image adapters
+  // The blocks through whose layers IP-Adapters bring style and layout into a picture (Wang et al.
+  // 2024, InstantStyle, arXiv:2404.02733), as block_strengths() reads them; "": not known.
+  std::string style_blocks = "", layout_blocks = "";
+
   // ---- files of diffusers and of the original
   bool markers = false;           // tensors that are there or not tell what is predicted
   std::string pipeline = "";      // its class without what it does: "StableDiffusionXL"

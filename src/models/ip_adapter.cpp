@@ -70,9 +70,10 @@ std::vector<Preset> presets() {
 
 void check(const ModelConfig& config) {
   const auto& c = config.as<IpAdapterConfig>();
-  require(c.kind != "face",
-          "ip_adapter: FaceID adapters read what InsightFace's network makes of a face, which ebb "
-          "does not have; plus and full-face adapters read the picture itself");
+  require(
+      c.kind != "face",
+      "ip_adapter: FaceID adapters and InstantID read what InsightFace's network makes of a face, "
+      "which ebb does not have; plus and full-face adapters read the picture itself");
   require(c.kind == "linear" || c.kind == "resampler" || c.kind == "mlp",
           "ip_adapter: kind must be linear, resampler or mlp ('", c.kind, "')");
   require(c.features > 0 && c.context > 0 && (c.tokens > 0) == (c.kind != "mlp"),
@@ -207,6 +208,10 @@ bool recognise_projection(const Names& n, IpAdapterConfig& c) {
   return true;
 }
 
+// InsightFace's networks describe a face by as many numbers; no encoder of CLIP that adapters read
+// has so few channels.
+constexpr int64_t face_features = 512;
+
 std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
   const Names n{t};
   const auto keys = [](int64_t layer) {
@@ -225,6 +230,7 @@ std::optional<ModelConfig> recognise(const nn::FileShapes& t) {
     ++c.runs.back();
   }
   if (c.runs.empty() || !recognise_projection(n, c)) return {};
+  if (c.features == face_features) c.kind = "face";
   return c;
 }
 

@@ -191,7 +191,13 @@ Value cross_attention(const Params& p, Value x, Value context, const CrossAttent
       require(v.shape().rank() == 3 && v.shape()[0] == s[0] && v.shape()[2] == width,
               "attention: further keys and values must be [N,S,", width, "] of ", s[0],
               " samples  ", v.type(), "  at ", p.path());
-    const Value strength = ops::reshape(more.strength, {s[0], 1, 1, 1});
+    Value strength = ops::reshape(more.strength, {s[0], 1, 1, 1});
+    if (more.mask) {
+      const int64_t positions = q.shape()[1];
+      require(more.mask.shape() == Shape({s[0], positions}), "attention: a mask must be [", s[0],
+              ",", positions, "]  ", more.mask.type(), "  at ", p.path());
+      strength = strength * ops::reshape(more.mask, {s[0], positions, 1, 1});
+    }
     o = o + ops::attention(q, by_heads(more.keys), by_heads(more.values), {}) * strength;
   }
   Shape out = s;

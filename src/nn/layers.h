@@ -104,6 +104,7 @@ Value self_attention(const Params& p, Value x, const SelfAttention& a);
 struct KeysValues {
   Value keys, values;  // [N,S,width]
   Value strength;      // [N,1]
+  Value mask = {};     // [N,T], a factor at each position of x; none: 1
 };
 struct CrossAttention {
   int64_t heads = 1;  // must divide the width

@@ -135,6 +135,10 @@ Network controlled(Network unet, std::vector<ControlNetwork> controls) {
             Value& sum = all.conditions[of_image ? str(name, '.', adapters) : name];
             sum = sum ? sum + value : value;
           }
+          const std::string mask = str(control_mask, '.', k);
+          if (of_image && in.condition(mask))
+            all.conditions[image_mask(adapters)] = in.condition(mask);
+          all.conditions.erase(mask);
           adapters += of_image ? 1 : 0;
         }
         return unet(g, all);

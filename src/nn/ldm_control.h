@@ -14,7 +14,9 @@ namespace ebb::nn {
 inline constexpr std::string_view hint_image = "hint";
 inline constexpr std::string_view control_strength = "strength";  // a factor of each residual
 inline constexpr std::string_view control_task = "task";  // [1,tasks]: 1 for what the hint is
-// Whether it is one of these, which each network of a run has for itself.
+// Of an image adapter: where it acts, image_mask()'s; optional.
+inline constexpr std::string_view control_mask = "mask";
+// Whether it is one of the first three, which each network of a run has for itself.
 bool own_control_input(std::string_view name);
 
 // Of a network of several tasks (ControlNet++, "union"): the task is embedded, and a transformer
@@ -38,7 +40,8 @@ ValuesByName ldm_control(const Params& p, const LdmControl& c, const ValuesByNam
 using ControlNetwork = std::function<ValuesByName(Graph&, const ValuesByName& inputs)>;
 // The U-Net with the sum of the residuals of control networks, and with all keys and values of
 // image adapters, whose parameters have names of their own. Number k has the conditions hint.<k>
-// and strength.<k> of the result, and shares all others; one that is empty has no part.
+// and strength.<k> of the result, and may have mask.<k>; it shares all others. One that is empty
+// has no part.
 Network controlled(Network unet, std::vector<ControlNetwork> controls);
 
 }  // namespace ebb::nn

@@ -29,13 +29,29 @@ Value feed_forward(const Params& p, Value x) {
   return linear(p / "net" / 2, h[0] * ops::gelu(h[1]), channels);
 }
 
-// What the layer `layer` attends to beside the text.
-std::vector<KeysValues> images_of(const LdmSignals& s, int64_t layer) {
-  return s.images.empty() ? std::vector<KeysValues>() : s.images.at(static_cast<size_t>(layer));
+// The part of image_mask() that is for features of these sides, [N,T].
+Value mask_at(Value mask, Shape image, const Shape& sides) {
+  int64_t before = 0;
+  for (; image != sides; image = halved(image)) {
+    require(image[0] > sides[0] || image[1] > sides[1],
+            "ldm_unet: a mask of an image adapter has no part for features of ", sides, "  ",
+            mask.type());
+    before += image.numel();
+  }
+  return ops::slice(mask, 1, before, before + sides.numel());
+}
+
+// What the layer `layer` attends to beside the text, for features of these sides.
+std::vector<KeysValues> images_of(const LdmSignals& s, int64_t layer, const Shape& sides) {
+  if (s.images.empty()) return {};
+  std::vector<KeysValues> out = s.images.at(static_cast<size_t>(layer));
+  for (KeysValues& of : out)
+    if (of.mask) of.mask = mask_at(of.mask, s.sides, sides);
+  return out;
 }
 
 Value transformer_block(const Params& p, Value x, const LdmSignals& s, int64_t heads,
-                        int64_t layer) {
+                        std::vector<KeysValues> images) {
   const AtScope at = p.enter();
   const int64_t channels = x.shape()[-1];
   const auto attended = [&](const char* name, Value attention) {
@@ -46,7 +62,7 @@ Value transformer_block(const Params& p, Value x, const LdmSignals& s, int64_t h
                                             .qkv = {.bias = false},
                                             .names = {"to_q", "to_k", "to_v"}}));
   x = x + attended("attn2", cross_attention(p / "attn2", layer_norm(p / "norm2", x, {}), s.text,
-                                            {.heads = heads, .more = images_of(s, layer)}));
+                                            {.heads = heads, .more = std::move(images)}));
   return x + feed_forward(p / "ff", layer_norm(p / "norm3", x, {}));
 }
 
@@ -69,7 +85,8 @@ Value transformer(const Params& p, const LdmUnet& c, Value x, Depth depth, const
   Value h = group_norm(p / "norm", x, {.groups = c.groups, .eps = 1e-6});
   h = ops::reshape(linear(p / "proj_in", h, channels, projection), {s[0], s[1] * s[2], channels});
   for (int64_t i = 0; i < depth.blocks; ++i)
-    h = transformer_block(p / "transformer_blocks" / i, h, to, heads, depth.layer + i);
+    h = transformer_block(p / "transformer_blocks" / i, h, to, heads,
+                          images_of(to, depth.layer + i, {s[1], s[2]}));
   return x + ops::reshape(linear(p / "proj_out", h, channels, last), s);
 }
 
@@ -216,6 +233,8 @@ std::string image_keys(int64_t layer) { return str("image_keys.", layer); }
 std::string image_values(int64_t layer) { return str("image_values.", layer); }
 std::string image_strength(int64_t layer) { return str("image_strength.", layer); }
 bool of_image_adapter(std::string_view name) { return name.starts_with("image_"); }
+std::string image_mask(int64_t adapter) { return str("image_mask.", adapter); }
+Shape halved(const Shape& sides) { return {(sides[0] + 1) / 2, (sides[1] + 1) / 2}; }
 
 std::vector<int64_t> image_layers(const LdmUnet& c) {
   std::vector<int64_t> out;
@@ -243,7 +262,7 @@ static std::vector<std::vector<KeysValues>> images_of(const LdmUnet& c, const Ne
     out.resize(static_cast<size_t>(layers));
     for (int64_t i = 0; i < layers; ++i) {
       const KeysValues of = {value(image_keys(i), adapter), value(image_values(i), adapter),
-                             value(image_strength(i), adapter)};
+                             value(image_strength(i), adapter), in.condition(image_mask(adapter))};
       require(of.keys && of.values && of.strength, "ldm_unet: ", layers,
               " layers attend to text, and the image adapter ", adapter, " is for ", i);
       out[static_cast<size_t>(i)].push_back(of);
@@ -266,7 +285,7 @@ LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& i
   if (added) e = e + added;
   Value text = in.condition(text_states);
   if (!text) text = zeros(*in.x.graph, {in.x.shape()[0], 1, c.context});
-  return {ops::silu(e), text, images_of(c, in)};
+  return {ops::silu(e), text, images_of(c, in), {in.x.shape()[1], in.x.shape()[2]}};
 }
 
 // With those of an adapter, where there are such.

@@ -90,6 +90,11 @@ std::string image_keys(int64_t layer);      // "image_keys.3"
 std::string image_values(int64_t layer);    // "image_values.3"
 std::string image_strength(int64_t layer);  // "image_strength.3"
 bool of_image_adapter(std::string_view name);
+// One for all layers: where in the image the adapter acts, [T], a factor for each of the network's
+// latents, row by row, behind them for those of half the sides (halved()), and so on.
+std::string image_mask(int64_t adapter);  // "image_mask.1"
+// What a convolution of stride 2 makes of sides {H,W}.
+Shape halved(const Shape& sides);
 // Channels of the layers that attend to text, in the order in which these adapters count them:
 // those of the encoder, of the decoder, and last of the middle.
 std::vector<int64_t> image_layers(const LdmUnet& c);
@@ -97,7 +102,9 @@ std::vector<int64_t> image_layers(const LdmUnet& c);
 struct LdmSignals {
   Value emb;   // SiLU of the embedding of the noise level and the vector [N,4*model_channels]
   Value text;  // [N,T,context]; without one: a state of zeros
-  std::vector<std::vector<KeysValues>> images = {};  // of adapters, by image_layers(); may be empty
+  // Of adapters, by image_layers(); may be empty. Their masks are image_mask()'s.
+  std::vector<std::vector<KeysValues>> images = {};
+  Shape sides = {};  // {H,W} of the noisy image
 };
 // `added`: to the embedding [N,4*model_channels], before SiLU; may be empty.
 LdmSignals ldm_signals(const Params& p, const LdmUnet& c, const NetworkInputs& in,

@@ -9,9 +9,9 @@
 #include "pipeline/checkpoint_family.h"
 #include "pipeline/component.h"
 #include "pipeline/diffusers_folder.h"
+#include "pipeline/file_purpose.h"
 #include "pipeline/load_model.h"
 #include "pipeline/scheduler_config.h"
-#include "text/textual_inversion.h"
 #include "train/model_weights.h"
 
 namespace ebb {
@@ -87,22 +87,6 @@ std::string dtypes_of(const std::vector<const io::TensorFile*>& files) {
   return list_of(out);
 }
 
-// "" if it is none.
-std::string embedding_in(const io::TensorFile& file, const std::string& path) {
-  constexpr size_t most = 4;  // one for each encoder
-  if (file.entries().size() > most) return "";
-  try {
-    const text::TextualInversion e = text::read_textual_inversion(path);
-    std::vector<std::string> widths;
-    for (const Tensor& t : e.vectors)
-      widths.push_back(str(t.shape()[0], t.shape()[0] == 1 ? " vector" : " vectors", " for ",
-                           text_encoder_title(t.shape()[1])));
-    return "embedding (textual inversion): " + list_of(widths);
-  } catch (const Error&) {
-    return "";
-  }
-}
-
 void add_denoiser(Summary& out, const Component& c, const DiffusionConfig& diffusion,
                   const std::vector<Component>& components) {
   if (!find_family(c.config)) return;  // networks that read no text
@@ -130,7 +114,7 @@ Summary summary_of(const io::TensorFile& file, const std::vector<Component>& com
            net && !control_family(*net).empty())
     out.emplace_back("family", control_family(*net));
   else if (components.empty())
-    if (std::string text = embedding_in(file, path); !text.empty())
+    if (std::string text = embedding_title(file, path); !text.empty())
       out.emplace_back("family", std::move(text));
   if (!file.entries().empty()) out.emplace_back("dtype", dtypes_of({&file}));
   if (file.has_averages()) out.emplace_back("averages", "beside the weights (--ema takes them)");

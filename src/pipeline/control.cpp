@@ -16,6 +16,7 @@
 #include "io/resize.h"
 #include "io/safetensors.h"
 #include "nn/ldm_control.h"
+#include "pipeline/adapter_regions.h"
 #include "pipeline/component.h"
 #include "pipeline/control_lora.h"
 #include "pipeline/picture_dialect.h"
@@ -28,6 +29,7 @@ namespace {
 std::string prefix_of(size_t k) { return str("control.", k); }
 std::string hint_of(size_t k) { return str(nn::hint_image, '.', k); }
 std::string strength_of(size_t k) { return str(nn::control_strength, '.', k); }
+std::string mask_of(size_t k) { return str(nn::control_mask, '.', k); }
 std::string task_of(size_t k) { return str(nn::control_task, '.', k); }
 
 // "sdxl", where a preset is the same, or else the model's name.
@@ -257,6 +259,9 @@ std::vector<nn::Condition> conditions_of(const LoadedModel& m) {
       c.rare = true;
       out.push_back(std::move(c));
     }
+    if (reads_features(m.controls[k]))
+      out.push_back(
+          {.name = mask_of(k), .shape = {nn::Condition::any}, .guided = false, .rare = true});
   }
   return out;
 }
@@ -365,7 +370,7 @@ Tensor task_number(const ControlInput& in, const Component& c, size_t k) {
 
 // What a network is given of its input, when it takes part.
 struct Given {
-  Tensor hint, negative_hint, task;
+  Tensor hint, negative_hint, task, mask;
   ResidualFactors factors;
 };
 
@@ -376,6 +381,7 @@ Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const
   Given out{.hint = {},
             .negative_hint = {},
             .task = task_number(in, c, k),
+            .mask = {},
             .factors = factors_of(in, count, is_pooled(c.config))};
   if (reads_features(c)) {
     require(static_cast<bool>(run.encode), "control: network ", k + 1, " needs an image encoder");
@@ -387,10 +393,17 @@ Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const
     };
     out.hint = read(io::convert_channels(picture, 3));
     out.negative_hint = whole ? Tensor(DType::f32, out.hint.shape()) : read({});
-    std::ranges::fill(out.factors.prompt.span<float>(), static_cast<float>(in.strength));
+    std::ranges::transform(block_strengths(in.blocks, model),
+                           out.factors.prompt.span<float>().begin(),
+                           [&](double of) { return static_cast<float>(in.strength * of); });
     out.factors.negative = out.factors.prompt;
+    if (in.mask.defined())
+      out.mask = region_mask(in.mask, {run.sample[0], run.sample[1]}, pixels_of(model));
     return out;
   }
+  require(!in.mask.defined() && in.blocks.empty(), "control: network ", k + 1, ", ",
+          name_of(*c.model, c.config),
+          ", is no IP-Adapter, which --control-mask and --control-blocks are for");
   const int64_t factor = pixels_of(model), height = run.sample[0] * factor,
                 width = run.sample[1] * factor, multiple = c.model->size_multiple(c.config);
   require(height % multiple == 0 && width % multiple == 0, "control: network ", k + 1, ", ",
@@ -408,6 +421,7 @@ void give(RunConditions::Steps& s, const std::vector<ConditionBranch>& branches,
     const bool negative = branches[b].branch != Branch::cond;
     s.branches[b][hint_of(k)] = negative ? g.negative_hint : g.hint;
     if (g.task.defined()) s.branches[b][task_of(k)] = g.task;
+    if (g.mask.defined()) s.branches[b][mask_of(k)] = g.mask;
     s.branches[b][strength_of(k)] = negative ? g.factors.negative : g.factors.prompt;
   }
 }

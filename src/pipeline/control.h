@@ -35,6 +35,10 @@ struct ControlInput {
   double start = 0, end = 1;  // shares of the steps; it has no part in others
   bool stretch = false;       // to the size of the picture, else the middle is cut out
   ControlMode mode = ControlMode::balanced;
+  // Of an IP-Adapter: the region u8 [H,W,1] in which it acts, and its strengths by block, as
+  // block_strengths() takes them.
+  Tensor mask = {};
+  std::string blocks = {};
 };
 // "KIND[/TASK]=IMAGE[:strength[:start[:end]]]". Throws Error.
 struct ControlText {
@@ -56,7 +60,8 @@ LoadedComponent load_control_network(const std::string& file, const LoadedModel&
 // not fit it.
 LoadedModel with_controls(LoadedModel denoiser, const std::vector<LoadedComponent>& networks);
 
-// The conditions of a model with its control networks: number k has hint.<k> and strength.<k>.
+// The conditions of a model with its control networks: number k has hint.<k> and strength.<k>, of
+// an IP-Adapter also mask.<k>.
 std::vector<nn::Condition> conditions_of(const LoadedModel& model);
 // The network of a model with those control networks for which `given` has values.
 nn::Network network_of(const LoadedModel& model, const std::vector<nn::Condition>& given);

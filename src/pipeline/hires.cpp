@@ -103,12 +103,7 @@ std::string hires_upscaler(std::string_view name) {
 }
 
 Hires parse_hires(std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(':', at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  std::vector<std::string_view> parts = parted(text, ":");
   require(!text.empty() && parts.size() <= 4,
           "generate: --hires must be SCALE[:upscaler[:steps[:strength]]] (got '", text, "')");
   parts.resize(4);

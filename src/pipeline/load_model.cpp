@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "io/safetensors.h"
 #include "pipeline/component.h"
+#include "pipeline/file_purpose.h"
 #include "pipeline/open_files.h"
 #include "train/checkpoint.h"
 #include "train/model_weights.h"
@@ -33,6 +34,8 @@ Found recognised(const std::string& file, const std::string& name, OpenFiles& op
              .guessed = c.model->guessed(c.config)},
             c.prefix};
   } catch (const Error& e) {
+    const std::string purpose = purpose_of(*tensors, file);
+    require(purpose.empty(), "model: the file is ", purpose, "  ", file);
     fail(e.what(), " (--model names it)  ", file);
   }
 }

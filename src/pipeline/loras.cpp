@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-LoraChoice parsed(std::string text) {
+// `who`: for errors.
+LoraChoice parsed(std::string text, const std::string& who) {
   LoraChoice out;
   const std::string whole = text;
   constexpr std::string_view blocks = ":lbw=";
@@ -21,8 +22,8 @@ LoraChoice parsed(std::string text) {
     static_cast<void>(adapters::BlockWeights(out.blocks));
     text.resize(at);
   }
-  const FileAndNumbers said = file_and_numbers(text, 2, "lora", "strength");
-  require(!said.file.empty(), "lora: must name a file  '", whole, "'");
+  const FileAndNumbers said = file_and_numbers(text, 2, who, "strength");
+  require(!said.file.empty(), who, ": must name a file  '", whole, "'");
   out.file = said.file;
   out.strength = said.number(0, out.strength);
   out.text_strength = said.number(1, out.strength);
@@ -33,12 +34,12 @@ bool is_lora_file(const fs::path& path) { return path.extension() == ".safetenso
 
 }  // namespace
 
-std::vector<LoraChoice> parse_loras(std::string_view text) {
+std::vector<LoraChoice> parse_loras(std::string_view text, std::string_view flag) {
   std::vector<LoraChoice> out;
   while (!text.empty()) {
     const size_t end = std::min(text.find(';'), text.size());
     const std::string_view one = trimmed(text.substr(0, end));
-    if (!one.empty()) out.push_back(parsed(std::string(one)));
+    if (!one.empty()) out.push_back(parsed(std::string(one), str("lora: ", flag)));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return out;

@@ -19,8 +19,8 @@ struct LoraChoice {
 };
 
 // "FILE", "FILE:strength", "FILE:strength:text strength", each perhaps with ":lbw=1,0,..." behind
-// it; several are parted by ";". Throws Error.
-std::vector<LoraChoice> parse_loras(std::string_view text);
+// it; several are parted by ";". Throws Error, naming the flag.
+std::vector<LoraChoice> parse_loras(std::string_view text, std::string_view flag = "--lora");
 
 // The file of a tag: the one in the folder, or below it, whose path without its ending is the name,
 // or else whose stem is. Throws Error with the nearest name.

@@ -40,10 +40,24 @@ std::string policy_text(const MemoryPolicy& p) {
   return out;
 }
 
-int64_t most_of(const std::vector<StageMemory>& stages) {
-  int64_t most = 0;
-  for (const StageMemory& s : stages) most = std::max(most, s.bytes);
-  return most;
+// The first of the largest ones.
+StageMemory largest(const std::vector<StageMemory>& stages) {
+  StageMemory out;
+  for (const StageMemory& s : stages)
+    if (s.bytes > out.bytes) out = s;
+  return out;
+}
+
+// What takes less in the largest stage.
+std::string advice(const MemoryChoice& c, const StageMemory& most, int64_t limit) {
+  std::string flags;
+  if (most.name != "text" && most.weights < limit)
+    flags =
+        most.name == "sampling" && c.batch > 1 ? "a smaller --size or --batch" : "a smaller --size";
+  if (c.in_f32) flags += str(flags.empty() ? "" : " and ", "--dtype bf16 or f16");
+  return str(
+      "most is for ", most.name, ", of which ", size_text(most.weights), " for weights; ",
+      flags.empty() ? "no flag makes that less, but a smaller model does" : "less by " + flags);
 }
 
 // Whether a stage is smaller in `b` that is too large in `a`.
@@ -68,7 +82,7 @@ std::vector<std::function<void(MemoryPolicy&)>> measures_of(const MemoryChoice& 
 
 }  // namespace
 
-int64_t RunMemory::peak() const { return most_of(stages); }
+int64_t RunMemory::peak() const { return largest(stages).bytes; }
 
 std::string text_of(const RunMemory& memory) {
   const std::string measures = policy_text(memory.policy);
@@ -78,17 +92,20 @@ std::string text_of(const RunMemory& memory) {
 
 void DeviceModel::begin(std::string_view stage) {
   const auto known = std::ranges::find(stages_, stage, &StageMemory::name);
-  StageMemory now{std::string(stage), now_};
+  StageMemory now{std::string(stage), now_, weight_bytes_};
   if (known != stages_.end()) {
-    now.bytes = std::max(now.bytes, known->bytes);
+    if (known->bytes > now.bytes) now = *known;
     stages_.erase(known);
   }
   stages_.push_back(std::move(now));
 }
 
 void DeviceModel::reach(int64_t bytes) {
-  stages_.back().bytes = std::max(stages_.back().bytes, bytes);
+  StageMemory& stage = stages_.back();
+  if (bytes > stage.bytes) stage.bytes = bytes, stage.weights = weight_bytes_;
 }
+
+void DeviceModel::add_weight(int64_t bytes) { now_ += bytes, weight_bytes_ += bytes; }
 
 void DeviceModel::take(const PlanNeeds& plan) {
   now_ += plan.own;
@@ -97,7 +114,7 @@ void DeviceModel::take(const PlanNeeds& plan) {
     Weight& w = weights_[{plan.weights.store, key}];
     if (w.plans++ > 0) continue;
     w.bytes = bytes;
-    now_ += bytes;
+    add_weight(bytes);
     prepares = true;
   }
   if (prepares) reach(now_ + plan.weights.working);
@@ -110,7 +127,7 @@ void DeviceModel::leave(const PlanNeeds& plan) {
   for (const auto& [key, bytes] : plan.weights.values) {
     const auto w = weights_.find({plan.weights.store, key});
     if (w == weights_.end() || --w->second.plans > 0) continue;
-    now_ -= w->second.bytes;
+    add_weight(-w->second.bytes);
     weights_.erase(w);
   }
 }
@@ -147,9 +164,7 @@ RunMemory choose_memory(const MemoryChoice& c, int64_t limit, std::string_view w
   }
   if (best.peak() <= limit) return best;
   throw OutOfMemory(str("generate: out of memory: the run takes ", text_of(best), ", and ", whose,
-                        " is ", size_text(limit),
-                        "; a smaller --size or --batch takes less, as "
-                        "does --dtype bf16 or f16"));
+                        " is ", size_text(limit), ": ", advice(c, largest(best.stages), limit)));
 }
 
 }  // namespace ebb

@@ -26,7 +26,8 @@ struct MemoryPolicy {
 
 struct StageMemory {
   std::string name;
-  int64_t bytes = 0;  // on the device at once, at most
+  int64_t bytes = 0;    // on the device at once, at most
+  int64_t weights = 0;  // of these those of weights
 };
 
 struct RunMemory {
@@ -52,11 +53,12 @@ class DeviceModel {
 
  private:
   void reach(int64_t bytes);
+  void add_weight(int64_t bytes);
 
   struct Weight {
     int64_t bytes = 0, plans = 0;
   };
-  int64_t now_ = 0;
+  int64_t now_ = 0, weight_bytes_ = 0;  // of these those of weights
   std::map<std::pair<const void*, std::string>, Weight> weights_;
   std::vector<StageMemory> stages_;
 };
@@ -66,12 +68,14 @@ class DeviceModel {
 struct MemoryChoice {
   MemoryPolicy first;                   // what the caller wants in any case
   bool guided = false;                  // there are branches
+  int64_t batch = 1;                    // pictures at a time
+  bool in_f32 = false;                  // a dtype of half the size could be chosen
   std::vector<int64_t> decoder_tiles;   // sides of tiles smaller than the image, the largest first
   std::vector<int64_t> upscaler_tiles;  // likewise
   std::function<std::vector<StageMemory>(const MemoryPolicy&)> stages;
 };
-// The first policy within `limit` bytes. Throws OutOfMemory where none is, with the numbers;
-// `whose`: "--memory", or what else the limit is.
+// The first policy within `limit` bytes. Throws OutOfMemory where none is, with the numbers and
+// what would make the largest stage smaller; `whose`: "--memory", or what else the limit is.
 RunMemory choose_memory(const MemoryChoice& choice, int64_t limit, std::string_view whose);
 
 // The most pictures at a time, fewer than `too_many`, of which `bytes` lie within the limit; those

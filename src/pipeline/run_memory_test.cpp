@@ -111,4 +111,40 @@ TEST(choose_memory, what_does_not_fit__is_an_error_with_the_numbers) {
   }
 }
 
+TEST(choose_memory, advice__is_for_the_largest_stage) {
+  const auto advice = [](const StageMemory& text, const StageMemory& sampling, int64_t batch,
+                         bool in_f32) -> std::string {
+    const MemoryChoice choice{.first = {},
+                              .batch = batch,
+                              .in_f32 = in_f32,
+                              .decoder_tiles = {},
+                              .upscaler_tiles = {},
+                              .stages = [&](const MemoryPolicy&) {
+                                return std::vector<StageMemory>{text, sampling};
+                              }};
+    try {
+      choose_memory(choice, 5'000'000, "--memory");
+    } catch (const OutOfMemory& e) {
+      const std::string all = e.what();
+      return all.substr(all.find("most is"));
+    }
+    return "";
+  };
+  constexpr int64_t mb = 1'000'000;
+  EXPECT_EQ(advice({"text", 9 * mb, 8 * mb}, {"sampling", 7 * mb, 2 * mb}, 1, true),
+            "most is for text, of which 8.00 MB for weights; less by --dtype bf16 or f16");
+  EXPECT_EQ(
+      advice({"text", 9 * mb, 8 * mb}, {"sampling", 7 * mb, 2 * mb}, 1, false),
+      "most is for text, of which 8.00 MB for weights; no flag makes that less, but a smaller "
+      "model does");
+  EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 2 * mb}, 2, true),
+            "most is for sampling, of which 2.00 MB for weights; less by a smaller --size or "
+            "--batch and --dtype bf16 or f16");
+  EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 2 * mb}, 1, false),
+            "most is for sampling, of which 2.00 MB for weights; less by a smaller --size");
+  EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 6 * mb}, 2, false),
+            "most is for sampling, of which 6.00 MB for weights; no flag makes that less, but a "
+            "smaller model does");
+}
+
 }  // namespace ebb

@@ -70,25 +70,16 @@ class Reader {
     out_.name = text("_class_name", "");
     const DiffusersScheduler* s = find_diffusers_scheduler(out_.name);
     if (!s) return;
-    out_.sampler = flag("skip_prk_steps") && s->sampler == "pndm" ? "plms" : s->sampler;
-    out_.sampler_options = s->options_of([&](std::string_view field) -> std::optional<std::string> {
+    auto meant = s->meant_by([&](std::string_view field) -> std::optional<std::string> {
       const auto it = json_.find(field);
       if (it == json_.end() || it->is_null()) return {};
       return it->is_string() ? it->get<std::string>() : it->dump();
     });
-    if (s->sampler == "sa_solver") check_sa_solver();
-  }
-
-  // A function of the timestep says when it renews noise; files have none but diffusers' own.
-  void check_sa_solver() {
-    if (const auto tau = json_.find("tau_func"); tau != json_.end() && !tau->is_null())
+    out_.sampler = meant.sampler;
+    out_.sampler_options = std::move(meant.options);
+    for (const auto& [field, value, instead] : meant.unfollowed)
       out_.warnings.push_back(
-          str("scheduler: tau_func is not followed: noise is renewed in steps from timestep 800 to "
-              "200, as without it  ",
-              path_));
-    if (const auto lower = json_.find("lower_order_final"); lower != json_.end() && *lower == false)
-      out_.warnings.push_back(
-          str("scheduler: lower_order_final is not followed: orders fall at the end  ", path_));
+          str("scheduler: ", field, " is not followed: ", instead, "  ", path_));
   }
 
   // EDM's schedulers have no betas.

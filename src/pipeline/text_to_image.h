@@ -151,7 +151,7 @@ class TextToImage {
   MemoryChoice measures(const ResolvedTextToImage& r, const Sketch& s);
   RunMemory fit_batch(ResolvedTextToImage& r, const Sketch& s);
   RunMemory planned(ResolvedTextToImage& r);
-  int64_t limit() const { return context_.memory->used() + context_.free_memory(); }
+  int64_t limit() const;
   void release();
   std::vector<TextStage*> text_stages() const;
   LatentDecoder& decoder(DType dtype);

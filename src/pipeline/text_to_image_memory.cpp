@@ -87,6 +87,25 @@ class PassModel {
   bool one_by_one_;
 };
 
+// Plans hold some memory as soon as they are there. Where a limit leaves no room for that, what the
+// stages take is to be said all the same: it does not hold while they are made. May be of none.
+class LiftedLimit {
+ public:
+  explicit LiftedLimit(DeviceMemory* memory)
+      : memory_(memory), limit_(memory ? memory->limit() : 0) {
+    if (memory_) memory_->set_limit(0);
+  }
+  ~LiftedLimit() {
+    if (memory_) memory_->set_limit(limit_);
+  }
+  LiftedLimit(const LiftedLimit&) = delete;
+  LiftedLimit& operator=(const LiftedLimit&) = delete;
+
+ private:
+  DeviceMemory* memory_;
+  int64_t limit_;
+};
+
 // Behind the first one, which is the largest.
 std::vector<int64_t> smaller(std::span<const int64_t> sides) {
   return {sides.begin() + 1, sides.end()};
@@ -274,6 +293,8 @@ MemoryChoice TextToImage::measures(const ResolvedTextToImage& r, const Sketch& s
   MemoryChoice choice{
       .first = {.encoders_leave = leave, .denoiser_leaves = leave && context_.device->on_host()},
       .guided = r.first().guided,
+      .batch = r.first().batch,
+      .in_f32 = pipeline_.dtype_of(r.first()) == DType::f32,
       .decoder_tiles = {},
       .upscaler_tiles = {},
       .stages = [&](const MemoryPolicy& p) { return stages(r, s, p); }};
@@ -315,8 +336,15 @@ RunMemory TextToImage::fit_batch(ResolvedTextToImage& r, const Sketch& s) {
   return memory(equal);
 }
 
+// Of all that is taken, in bytes; the same while LiftedLimit is there.
+int64_t TextToImage::limit() const {
+  const int64_t device = context_.memory->used() + context_.free_memory();
+  return options_.memory > 0 ? std::min(options_.memory, device) : device;
+}
+
 // Once a run, on entry. What earlier requests left on the device goes first where it is in the way.
 RunMemory TextToImage::planned(ResolvedTextToImage& r) {
+  const LiftedLimit lifted(options_.memory > 0 ? context_.memory.get() : nullptr);
   const Sketch s = sketch(r);
   const MemoryChoice choice = measures(r, s);
   RunMemory memory{.policy = choice.first, .stages = choice.stages(choice.first)};

@@ -11,7 +11,7 @@ struct PreparedUse {
 };
 
 // The choice, prepared for the use. It may be the winner of others alike, and its kernel refuse
-// this one (for its alignment, say): then the first of the use's own candidates that is not
+// this one (for its sizes, say): then the first of the use's own candidates that is not
 // refused. Throws the first Error if all are.
 PreparedUse prepare_use(const Use& use, const Choice& choice, Device& device);
 

@@ -105,8 +105,21 @@ TextualInversion read_textual_inversion(const std::string& path) {
   return textual_inversion(tensors, path);
 }
 
+namespace {
+
+// An error of a file as a warning, which names the file in any case.
+std::string left_out(std::string_view error, const std::string& path) {
+  constexpr std::string_view prefix = "embedding: ";
+  if (error.starts_with(prefix)) error.remove_prefix(prefix.size());
+  const bool names = error.find(path) != error.npos;
+  return str(prefix, "a file is left out: ", error, names ? "" : "  ", names ? "" : path);
+}
+
+}  // namespace
+
 EmbeddingFolder read_embedding_folder(const std::string& folder, PromptSyntax syntax) {
-  require(fs::is_directory(folder), "embedding: is not a folder  ", folder);
+  require(fs::is_directory(folder), "embedding: --embedding-dir must name a folder of embeddings, ",
+          fs::exists(folder) ? "and this is a file" : "which does not exist", "  ", folder);
   std::vector<fs::path> files;
   for (const auto& entry :
        fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied)) {
@@ -127,7 +140,7 @@ EmbeddingFolder read_embedding_folder(const std::string& folder, PromptSyntax sy
       require(out.embeddings.emplace(name, std::move(read)).second,
               "embedding: another file has this name  ", path.string());
     } catch (const Error& e) {
-      out.warnings.push_back(e.what());
+      out.warnings.push_back(left_out(e.what(), path.string()));
     }
   }
   return out;

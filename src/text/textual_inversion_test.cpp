@@ -94,10 +94,22 @@ TEST(TextualInversion, folder__gives_names_and_warns_of_what_cannot_be_used) {
   put_file(folder / "broken.safetensors", "x");
   put_file(folder / "old.pt", "x");
   put_file(folder / "notes.txt", "x");
+  io::write_safetensors(folder / "thin.safetensors",
+                        std::vector<io::NamedTensor>{{"w", ramp({3, 5})}});
   std::filesystem::create_symlink("loop.pt", folder / "loop.pt");  // to itself
   const EmbeddingFolder all = read_embedding_folder(folder.path(), PromptSyntax::a1111);
   EXPECT_EQ(all.embeddings.size(), 2u);
-  EXPECT_EQ(all.warnings.size(), 2u);
+  ASSERT_EQ(all.warnings.size(), 3u);
+  for (const std::string& warning : all.warnings)
+    EXPECT_EQ(warning.find("embedding: a file is left out: "), 0u) << warning;
+  EXPECT_TRUE(all.warnings[0].ends_with("  " + (folder / "broken.safetensors"))) << all.warnings[0];
+  EXPECT_EQ(
+      all.warnings[1],
+      "embedding: a file is left out: torch: not a file of torch.save; safetensors: file must "
+      "have at least 8 bytes (1)  " +
+          (folder / "old.pt"));
+  EXPECT_TRUE(all.warnings[2].ends_with("w in " + (folder / "thin.safetensors")))
+      << all.warnings[2];
   EXPECT_TRUE(
       read_embedding_folder(folder.path(), PromptSyntax::comfyui).embeddings.contains("sub/big"));
 
@@ -112,7 +124,9 @@ TEST(TextualInversion, folder__gives_names_and_warns_of_what_cannot_be_used) {
       warnings,
       (std::vector<std::string>{"embedding: has no vectors of width 768 (1280): left out  big"}));
   expect_error([&] { read_embedding_folder(folder / "none", PromptSyntax::a1111); },
-               "embedding: is not a folder");
+               "embedding: --embedding-dir must name a folder of embeddings, which does not exist");
+  expect_error([&] { read_embedding_folder(folder / "a.safetensors", PromptSyntax::a1111); },
+               "embedding: --embedding-dir must name a folder of embeddings, and this is a file  ");
 }
 
 }  // namespace

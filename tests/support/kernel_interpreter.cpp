@@ -170,6 +170,9 @@ class Cluster {
   // ---- memory
   char* at(const Instruction& i, size_t t, int64_t offset, int64_t bytes) {
     const uint64_t address = in(i, 0, t);
+    const uint64_t past = (address + static_cast<uint64_t>(offset)) % static_cast<uint64_t>(bytes);
+    require(past == 0, "interpreter: a thread's access must lie at a multiple of its size (", bytes,
+            " bytes, ", past, " past one)");
     if (i.op == Op::load || i.op == Op::load_when || i.op == Op::store)
       return reinterpret_cast<char*>(address) + offset;
     return shared(block(t), static_cast<int64_t>(address) + offset, bytes);

@@ -1,8 +1,11 @@
 #include "apps/cli/control_flags.h"
 
+#include <algorithm>
+
 #include "apps/cli/unused_flags.h"
 #include "base/error.h"
 #include "base/file_and_numbers.h"
+#include "io/mask_file.h"
 
 namespace ebb::cli {
 namespace {
@@ -14,6 +17,29 @@ struct UpscaleText {
 UpscaleText upscale_text(const std::string& text) {
   const FileAndNumbers said = file_and_numbers(text, 1, "generate: --upscale", "scale");
   return {said.file, said.number(0, 0)};
+}
+
+// Of a flag that is given once for each control, or with the number of one, "2=...": a text for
+// each control, "" for those that it is not of.
+std::vector<std::string> of_controls(const TextList& flag, const char* name, size_t controls) {
+  std::vector<std::string> out(controls);
+  for (size_t i = 0; i < flag.texts.size(); ++i) {
+    std::string text = flag.texts[i];
+    const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    size_t number = i + 1;
+    if (digits > 0 && digits < 4 && text.substr(digits).starts_with('=')) {
+      number = std::stoul(text.substr(0, digits));
+      text.erase(0, digits + 1);
+    }
+    require(number >= 1 && number <= controls, "generate: ", name,
+            " is for a --control that is not there: number ", number, " of ", controls, " (got '",
+            flag.texts[i], "')");
+    require(!text.empty(), "generate: ", name, " says nothing (got '", flag.texts[i], "')");
+    require(out[number - 1].empty(), "generate: ", name, " is given twice for --control number ",
+            number, " (got '", flag.texts[i], "')");
+    out[number - 1] = std::move(text);
+  }
+  return out;
 }
 
 }  // namespace
@@ -35,7 +61,8 @@ LoadedModel with_controls(LoadedModel denoiser, const ControlFlags& flags) {
 std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
   if (flags.control.texts.empty()) {
     ControlFlags given = flags, plain;
-    check_unused(fields_of(given), fields_of(plain), {"control_mode", "control_resize"},
+    check_unused(fields_of(given), fields_of(plain),
+                 {"control_mode", "control_resize", "control_mask", "control_blocks"},
                  "without --control");
   }
   std::vector<ControlInput> out;
@@ -43,6 +70,12 @@ std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
     out.push_back(read_control(text));
     out.back().mode = control_mode(flags.control_mode);
     out.back().stretch = flags.control_resize == "stretch";
+  }
+  const auto masks = of_controls(flags.control_mask, "--control-mask", out.size()),
+             blocks = of_controls(flags.control_blocks, "--control-blocks", out.size());
+  for (size_t k = 0; k < out.size(); ++k) {
+    if (!masks[k].empty()) out[k].mask = io::read_mask(masks[k]);
+    out[k].blocks = blocks[k];
   }
   return out;
 }

@@ -13,7 +13,7 @@
 namespace ebb::cli {
 
 struct ControlFlags {
-  TextList control, control_model;
+  TextList control, control_model, control_mask, control_blocks;
   std::string control_mode = "balanced", control_resize = "crop", image_encoder, upscale;
   void fields(auto&& f) {
     f("control", control,
@@ -22,6 +22,12 @@ struct ControlFlags {
       "shows, for networks of several tasks");
     f("control_model", control_model,
       "a file with a control network, T2I-Adapter or IP-Adapter, once for each --control");
+    f("control_mask", control_mask,
+      "[K=]FILE, of the IP-Adapter number K, or else once for each --control: white where its "
+      "image counts");
+    f("control_blocks", control_blocks,
+      "[K=]TEXT, likewise: the blocks through which it acts: style, layout, style+layout, "
+      "up.0.1=0.8,down.2, or a number for each");
     f("image_encoder", image_encoder,
       "CLIP's vision encoder, a file or folder, by which IP-Adapters read images");
     f("control_mode", control_mode,

@@ -39,6 +39,7 @@ InputFiles input_files(const GenerateFlags& o) {
     images.push_back(parse_control(text).file);
   out.add("control", images);
   out.add("control_model", o.control.control_model.texts);
+  out.add("control_mask", o.control.control_mask.texts);
   out.add("image_encoder", o.control.image_encoder);
   out.add("upscale", o.control.upscale);
   return out;

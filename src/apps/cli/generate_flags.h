@@ -88,10 +88,12 @@ struct GenerateFlags {
     });
     return out;
   }
-  // Without what has no effect on pictures.
-  std::vector<Field> settings() {
+  // Without what has no effect on pictures; `with_quality`: those of files of JPEG and WebP.
+  std::vector<Field> settings(bool with_quality) {
     std::vector<Field> out = fields_of(*this);
     std::erase_if(out, [](const Field& f) { return f.name == "out"; });
+    for (Field& f : others())
+      if (with_quality && f.name == "quality") out.push_back(std::move(f));
     return out;
   }
 };

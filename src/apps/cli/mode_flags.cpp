@@ -1,8 +1,11 @@
 #include "apps/cli/mode_flags.h"
 
+#include <array>
+
 #include "apps/cli/picture_output.h"
 #include "apps/cli/unused_flags.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "diffusion/solver/dialect.h"
 #include "io/image.h"
 #include "io/mask_file.h"
@@ -59,10 +62,29 @@ void add_noise(const ModeFlags& f, GenerateOptions& o) {
 
 }  // namespace
 
+namespace {
+
+struct Tiling {
+  std::string_view name;
+  CircularAxes axes;
+};
+constexpr std::array all_tilings = {
+    Tiling{"none", {}},
+    Tiling{"x", {.x = true, .y = false}},
+    Tiling{"y", {.x = false, .y = true}},
+    Tiling{"both", {.x = true, .y = true}},
+};
+
+}  // namespace
+
+std::vector<std::string> tilings() {
+  std::vector<std::string> out;
+  for (const Tiling& t : all_tilings) out.emplace_back(t.name);
+  return out;
+}
+
 CircularAxes circular_axes(const std::string& tiling, std::string_view command) {
-  require(tiling == "none" || tiling == "x" || tiling == "y" || tiling == "both", command,
-          ": --tiling must be none, x, y or both (got '", tiling, "')");
-  return {.x = tiling == "x" || tiling == "both", .y = tiling == "y" || tiling == "both"};
+  return find_known(str(command, ": unknown --tiling"), tiling, all_tilings, &Tiling::name).axes;
 }
 
 std::string ModeFlags::refiner_file() const {
@@ -80,7 +102,7 @@ std::string ModeFlags::upscaler_file() const {
 void ModeFlags::add_to(TextToImageRequest& q) const {
   q.tiling = circular_axes(tiling, "generate");
   add_noise(*this, q.options);
-  q.refiner_loras = parse_loras(refiner_lora.text());
+  q.refiner_loras = parse_loras(refiner_lora.text(), "--refiner-lora");
   if (!hires.empty()) q.hires = parse_hires(hires);
   if (std::string file = refiner; !file.empty()) q.refine = parse_refiner(file);
   if (init.empty())

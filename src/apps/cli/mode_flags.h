@@ -4,11 +4,14 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/text_list.h"
 #include "pipeline/text_to_image.h"
 
 namespace ebb::cli {
+
+std::vector<std::string> tilings();  // the names of --tiling
 
 struct ModeFlags {
   std::string variation, seed_resize, init, fit = "stretch", mask, masked_content = "auto",
@@ -60,7 +63,7 @@ struct ModeFlags {
   void choices(auto&& f) {
     f("fit", fit, {"stretch", "crop"});
     f("masked_content", masked_content, {"auto", "fill", "original", "noise", "nothing"});
-    f("tiling", tiling, {"none", "x", "y", "both"});
+    f("tiling", tiling, tilings());
   }
   std::string refiner_file() const;   // of --refiner
   std::string upscaler_file() const;  // of --hires; "": it names none
@@ -70,7 +73,7 @@ struct ModeFlags {
   void forget_noise() { variation.clear(), seed_resize.clear(), ensd = 0; }
 };
 
-// "none", "x", "y" or "both", of --tiling. Throws Error.
+// The sides on which pictures go on at the opposite one, by the names of --tiling. Throws Error.
 CircularAxes circular_axes(const std::string& tiling, std::string_view command);
 
 }  // namespace ebb::cli

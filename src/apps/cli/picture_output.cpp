@@ -45,6 +45,9 @@ Output output_of(const std::string& out, std::string_view command) {
   require(near.empty() || fs::is_directory(out), command, ": --out must be ", what,
           " (did you mean ", out.substr(0, out.size() - extension.size()), near, ", or the folder ",
           out, "/?)");
+  std::error_code ignored;
+  require(!fs::exists(out, ignored) || fs::is_directory(out, ignored), command, ": --out must be ",
+          what, ", but a file of another kind is there  ", out);
   return Output::folder;
 }
 

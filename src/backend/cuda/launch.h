@@ -31,8 +31,4 @@ inline unsigned blocks_for(int64_t count, int64_t threads) {
   return static_cast<unsigned>((count + threads - 1) / threads);
 }
 
-inline bool is_aligned(const void* p, int64_t bytes) {
-  return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(bytes) == 0;
-}
-
 }  // namespace ebb::cuda

@@ -51,15 +51,15 @@ std::string text_of(const json& v) { return v.is_string() ? v.get<std::string>()
 
 void read_options(const json& c, const DiffusersScheduler& s, Golden& g) {
   const json& config = c["config"];
-  g.call.options = s.options_of([&](std::string_view field) -> std::optional<std::string> {
+  const auto meant = s.meant_by([&](std::string_view field) -> std::optional<std::string> {
     if (!config.contains(field)) return {};
     return text_of(config[field]);
   });
+  g.sampler = meant.sampler;
+  g.call.options = meant.options;
   const json step = config.value("step", json::object());
   for (const char* name : {"eta", "s_churn", "s_noise", "order"})
     if (step.contains(name)) g.call.options.emplace_back(name, text_of(step[name]));
-  if (config.value("skip_prk_steps", false)) g.sampler = "plms";
-  if (config.value("stochastic_sampling", false)) g.sampler = "flow_match_euler_stochastic";
 }
 
 // The levels of the steps, from those of the evaluations. Of pndm's first three steps these are the
@@ -79,7 +79,7 @@ Golden golden(const json& c) {
   const std::string name = c["scheduler"];
   const DiffusersScheduler& s = *find_diffusers_scheduler(name);
   const json& config = c["config"];
-  Golden g{.sampler = std::string(s.sampler)};
+  Golden g;
   read_options(c, s, g);
   const bool vp = c["space"] == "vp";
   std::vector<double>& sigmas = g.call.sigmas = levels(c, g.sampler);

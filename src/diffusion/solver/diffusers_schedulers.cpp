@@ -20,7 +20,9 @@ DiffusersScheduler sa_solver() {
           {{"predictor_order", "predictor_order"}, {"corrector_order", "corrector_order"}},
           {{"algorithm_type",
             "noise_prediction",
-            {{"predict_x0", "false"}, {"simple_order_2", "false"}}}}};
+            {{"predict_x0", "false"}, {"simple_order_2", "false"}}}},
+          {{"tau_func", "", "noise is renewed in steps from timestep 800 to 200, as without it"},
+           {"lower_order_final", "false", "orders fall at the end"}}};
 }
 
 const std::vector<DiffusersScheduler>& table() {
@@ -47,7 +49,7 @@ const std::vector<DiffusersScheduler>& table() {
        {{"eta", "eta"}, {"s_noise", "s_noise"}}},
       {"DDIMScheduler", "ddim"},
       {"DDPMScheduler", "ddpm", {}, {{"variance_type", "variance_type"}}},
-      {"PNDMScheduler", "pndm"},
+      {"PNDMScheduler", "pndm", {}, {}, {{"skip_prk_steps", "true", {}, "plms"}}},
       {"LCMScheduler", "lcm"},
       {"FlowMatchLCMScheduler", "lcm"},
       {"TCDScheduler", "tcd"},
@@ -69,7 +71,11 @@ const std::vector<DiffusersScheduler>& table() {
         {"predict_x0", "predict_x0"},
         {"disable_corrector", "disable_corrector"}}},
       sa_solver(),
-      {"FlowMatchEulerDiscreteScheduler", "flow_match_euler"},
+      {"FlowMatchEulerDiscreteScheduler",
+       "flow_match_euler",
+       {},
+       {},
+       {{"stochastic_sampling", "true", {}, "flow_match_euler_stochastic"}}},
       {"FlowMatchHeunDiscreteScheduler", "flow_match_heun"},
       {"EDMEulerScheduler", "edm_euler"},
       {"EDMDPMSolverMultistepScheduler", "edm_dpm_solver_multistep", {}, multistep},
@@ -80,18 +86,23 @@ const std::vector<DiffusersScheduler>& table() {
 
 }  // namespace
 
-OptionTexts DiffusersScheduler::options_of(
+DiffusersScheduler::Meant DiffusersScheduler::meant_by(
     const std::function<std::optional<std::string>(std::string_view)>& config) const {
-  OptionTexts out = options;
+  Meant out{.sampler = sampler, .options = options, .unfollowed = {}};
   const auto set = [&](std::string_view name, const std::string& text) {
-    std::erase_if(out, [&](const auto& o) { return o.first == name; });
-    out.emplace_back(name, text);
+    std::erase_if(out.options, [&](const auto& o) { return o.first == name; });
+    out.options.emplace_back(name, text);
   };
   for (const auto& [field, name] : fields)
     if (const auto text = config(field)) set(name, *text);
-  for (const Meaning& m : meanings)
-    if (config(m.field) == m.value)
-      for (const auto& [name, text] : m.options) set(name, text);
+  for (const Meaning& m : meanings) {
+    if (config(m.field) != m.value) continue;
+    for (const auto& [name, text] : m.options) set(name, text);
+    if (!m.sampler.empty()) out.sampler = m.sampler;
+  }
+  for (const Unfollowed& u : unfollowed)
+    if (const auto text = config(u.field); text && (u.value.empty() || *text == u.value))
+      out.unfollowed.push_back(u);
   return out;
 }
 

@@ -19,15 +19,26 @@ struct DiffusersScheduler {
   OptionTexts options = {};  // where the config says nothing, others than the sampler's own
   // Fields of the config that are options, and the options' names.
   std::vector<std::pair<std::string_view, std::string_view>> fields = {};
-  // Options that a value of a field stands for.
+  // What a value of a field stands for: options, another sampler.
   struct Meaning {
     std::string_view field, value;
-    OptionTexts options;
+    OptionTexts options = {};
+    std::string_view sampler = {};  // "": the same
   };
   std::vector<Meaning> meanings = {};
+  // Values of fields, "": any, that the sampler does not follow, and what it does.
+  struct Unfollowed {
+    std::string_view field, value, instead;
+  };
+  std::vector<Unfollowed> unfollowed = {};
 
   // Of a config, whose fields are texts: "true", "2", "[0,1]"; none: it does not say.
-  OptionTexts options_of(
+  struct Meant {
+    std::string_view sampler;
+    OptionTexts options;
+    std::vector<Unfollowed> unfollowed;
+  };
+  Meant meant_by(
       const std::function<std::optional<std::string>(std::string_view field)>& config) const;
 };
 

@@ -22,6 +22,8 @@ const Family& sd1() {
       .heads = 8,
       .diffusion = "betas=scaled_linear",
       .own_schedule = "karras",
+      .style_blocks = "up.1",
+      .layout_blocks = "down.2,mid",
       .pipeline = "StableDiffusion",
       .other_pipelines = {"LatentConsistencyModel"},
       .checker = true};

@@ -48,6 +48,8 @@ const Family& sdxl() {
                         .diffusion = "betas=scaled_linear",
                         .own_schedule = "karras",
                         .decoder_overflows = true,
+                        .style_blocks = "up.0.1",
+                        .layout_blocks = "down.2.1",
                         .markers = true,
                         .pipeline = "StableDiffusionXL",
                         .index = {{"force_zeros_for_empty_prompt", true}}};

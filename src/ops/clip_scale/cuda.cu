@@ -22,6 +22,7 @@ struct SquaresParams {
   int64_t count[tensors_a_launch];
   int first_chunk[tensors_a_launch + 1];  // of each tensor, among the chunks of this launch
   int tensors;
+  bool aligned;  // all to 16 bytes
   float* partial;
 };
 
@@ -38,7 +39,7 @@ __global__ __launch_bounds__(threads) void sum_squares(const __grid_constant__ S
   const int count = static_cast<int>(::min(p.count[low] - first, static_cast<int64_t>(chunk)));
   const float* x = p.data[low] + first;
   float sum = 0;
-  if (reinterpret_cast<uintptr_t>(x) % 16 == 0) {
+  if (p.aligned) {
     for (int i = threadIdx.x * 4; i + 3 < count; i += threads * 4) {
       const float4 v = *reinterpret_cast<const float4*>(x + i);
       sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
@@ -94,6 +95,7 @@ std::vector<LaunchRange> launches_of(const Signature& s) {
 void run_launch(const Signature& s, const LaunchRange& range, const Call& c, float* partial,
                 ebb::cuda::CudaDevice& device) {
   SquaresParams p = {};
+  p.aligned = s.aligned;
   p.partial = partial;
   for (size_t i = range.first; i < range.last; ++i) {
     const auto k = static_cast<size_t>(p.tensors++);

@@ -26,8 +26,9 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
     segments.segmented_out.push_back(a.segments.has_out(k));
     out.push_back(whole.out[k].dtype);
   }
-  const ebb::cuda::MapPass pass(a.expr, {Shape(a.shape), whole.in, out, slices.form, swaps_form(a)},
-                                segments, ebb::cuda::of(device));
+  const ebb::cuda::MapPass pass(
+      a.expr, {Shape(a.shape), whole.in, out, slices.form, swaps_form(a), !s.aligned}, segments,
+      ebb::cuda::of(device));
   return {0, [pass, slices](const Call& c) { pass.run(slices.in(c.in), c.out); }};
 }
 

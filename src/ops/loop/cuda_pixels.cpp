@@ -44,6 +44,7 @@ std::optional<PixelForm> form_of(const Signature& use) {
     f.per_channel.push_back(r.extent == Extent::channel);
   }
   f.concatenated = a.concatenated;
+  f.unaligned = !use.aligned;
   f.segments.widths = a.segments.widths;
   for (size_t i = 0; i < s.in.size(); ++i) f.segments.segmented_in.push_back(a.segments.has_in(i));
   for (size_t k = 0; k < s.out.size(); ++k)

@@ -30,6 +30,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   const SlicesPass slices = slices_pass(a.slices, {}, s.in);
   o.slices = slices.form;
   o.swaps = swaps_form(a);
+  o.unaligned = !s.aligned;
   const ebb::cuda::RowPass pass(a.expr, Shape(a.shape), without_views(s).in, o,
                                 ebb::cuda::of(device));
   return {0, [pass, slices](const Call& c) { pass.run(slices.in(c.in), c.out); }};

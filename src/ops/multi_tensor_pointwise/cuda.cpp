@@ -30,6 +30,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   const auto inputs = static_cast<size_t>(a.expr.inputs());
   const auto outputs = s.out.size() / static_cast<size_t>(a.lists);
   Map::Options o{.kinds = operands_of(s)};
+  o.unaligned = !s.aligned;
   for (size_t i = 0; i < inputs; ++i) o.in.push_back(s.in[i].dtype);
   for (size_t k = 0; k < outputs; ++k) o.out.push_back(s.out[k].dtype);
   for (size_t k = 0; k < s.out.size(); k += outputs) o.counts.push_back(s.out[k].shape.numel());

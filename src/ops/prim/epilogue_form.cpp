@@ -144,7 +144,7 @@ std::optional<EpilogueForm> epilogue_form(const Signature& s) {
 Signature with_bias_alone(const Signature& s) {
   const Contraction c = s.op->contraction(s);
   const std::optional<size_t> bias = epilogue_form(s).value().add.bias;
-  Signature z{s.op, *c.with(s, {}, s.out[0].dtype, c.products), s.in, {}, s.at};
+  Signature z{s.op, *c.with(s, {}, s.out[0].dtype, c.products), s.in, {}, s.at, s.aligned};
   z.in.resize(c.first_operand());
   if (bias) z.in.push_back(s.in[*bias]);
   z.out = z.op->infer(z);

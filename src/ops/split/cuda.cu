@@ -1,4 +1,4 @@
-#include <array>
+#include <algorithm>
 
 #include "backend/cuda/kit/prologue.cuh"
 #include "backend/cuda/launch.h"
@@ -33,12 +33,16 @@ __global__ __launch_bounds__(threads) void split_words(const __grid_constant__ P
   to[row / p.parts * p.inner + i % p.inner] = static_cast<const Word*>(p.x)[i];
 }
 
-template <class Word>
-void run(Params p, int64_t bytes, int64_t inner_bytes, ebb::cuda::CudaDevice& device) {
-  p.words = bytes / static_cast<int64_t>(sizeof(Word));
-  p.inner = inner_bytes / static_cast<int64_t>(sizeof(Word));
-  ebb::cuda::launch("split", split_words<Word>,
-                    {.grid = ebb::cuda::blocks_for(p.words, threads), .block = threads}, p, device);
+using WordKernel = void (*)(Params);
+
+WordKernel kernel_of(int64_t bytes) {
+  switch (bytes) {
+    case 1: return split_words<uint8_t>;
+    case 2: return split_words<uint16_t>;
+    case 4: return split_words<uint32_t>;
+    case 8: return split_words<uint2>;
+    default: return split_words<uint4>;
+  }
 }
 
 Program prepare(const Signature& s, const Tune&, Device& d) {
@@ -47,24 +51,19 @@ Program prepare(const Signature& s, const Tune&, Device& d) {
   const Shape& x = s.in[0].shape;
   const int64_t element = size_of(s.in[0].dtype), bytes = s.in[0].bytes();
   const int64_t inner = x.slice(a.dim, x.rank()).numel() / a.parts * element;
-  return {.run = [=, &device](const Call& c) {
-    if (bytes == 0) return;
-    Params p = {};
+  int64_t word = s.aligned ? Signature::alignment : element;
+  while (inner % word != 0) word /= 2;
+  const Params fixed{.words = bytes / word,
+                     .inner = inner / word,
+                     .parts = static_cast<int>(a.parts)};
+  return {.run = [fixed, kernel = kernel_of(word), &device](const Call& c) {
+    if (fixed.words == 0) return;
+    Params p = fixed;
     p.x = c.in[0];
-    p.parts = static_cast<int>(a.parts);
-    auto together = reinterpret_cast<uintptr_t>(c.in[0]) | static_cast<uintptr_t>(inner);
-    for (size_t j = 0; j < c.out.size(); ++j) {
-      p.part[j] = c.out[j];
-      together |= reinterpret_cast<uintptr_t>(c.out[j]);
-    }
-    if (together % 16 == 0)
-      run<uint4>(p, bytes, inner, device);
-    else if (together % 4 == 0)
-      run<uint32_t>(p, bytes, inner, device);
-    else if (together % 2 == 0)
-      run<uint16_t>(p, bytes, inner, device);
-    else
-      run<uint8_t>(p, bytes, inner, device);
+    std::copy(c.out.begin(), c.out.end(), p.part);
+    ebb::cuda::launch("split", kernel,
+                      {.grid = ebb::cuda::blocks_for(p.words, threads), .block = threads}, p,
+                      device);
   }};
 }
 

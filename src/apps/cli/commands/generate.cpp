@@ -39,6 +39,16 @@ text::PromptSyntax syntax_of(const GenerateFlags& o) {
   return picture_dialect(o.generate.dialect).syntax;
 }
 
+// Of the files that --out names; none: latents.
+std::optional<io::PictureFormat> format_of(const GenerateFlags& o) {
+  return io::picture_format(output_of(o.out, "generate") == Output::folder ? "." + o.format
+                                                                           : o.out);
+}
+bool has_quality(const GenerateFlags& o) {
+  const auto format = format_of(o);
+  return format && *format != io::PictureFormat::png;
+}
+
 // Written into pictures: A1111's text, and what makes the same picture again: the batch that it
 // was in and its number, as a picture's bits may depend on the batch's size. Its index negative: of
 // all of them.
@@ -57,7 +67,7 @@ std::map<std::string, std::string> settings(const GenerateFlags& o, const Resolv
     again.n = picture.batch;
     again.first_image = o.first_image + picture.batch_first;
   }
-  const std::string json = settings_json(again.settings(), o.diffusion,
+  const std::string json = settings_json(again.settings(has_quality(o)), o.diffusion,
                                          index < 0 ? index : o.first_image + index, hashes);
   const auto stem = [](const std::string& path) {
     return std::filesystem::path(path).stem().string();
@@ -158,7 +168,7 @@ class PictureFiles {
     HashTexts some;
     const InputFiles files = input_files(o);
     for (const InputFile& f : files.all()) some[f.name] = "0123456789";
-    if (const auto format = io::picture_format(output_ == Output::folder ? "." + o.format : o.out))
+    if (const auto format = format_of(o))
       io::check_picture_text(*format, settings(o, r, ran, Picture{}, some, {}));
     if (output_ == Output::folder) first_file_ = first_number(o.out);
     if (!o.made_with.empty()) say_warnings(other_files(o.made_with, hashes_.texts()));
@@ -259,12 +269,10 @@ void check_kept(const GenerateFlags& o, Output output) {
   const auto check = [&](std::string_view name, std::string_view why) {
     check_unused(given.others(), plain.others(), {name}, why);
   };
-  const bool folder = output == Output::folder, files = folder || output == Output::grid;
-  const auto format = io::picture_format(folder ? "." + o.format : o.out);
-  if (!folder && io::picture_format("." + o.format) != format)
+  const auto format = format_of(o);
+  if (output != Output::folder && io::picture_format("." + o.format) != format)
     check("format", str("with --out ", o.out, ", whose ending says it"));
-  if (!files || format == io::PictureFormat::png)
-    check("quality", files ? "on PNG files" : "on latents");
+  if (!has_quality(o)) check("quality", format ? "on PNG files" : "on latents");
 }
 
 std::optional<PreviewOutput> preview_of(const GenerateFlags& o, TextToImage& pipeline,
@@ -361,6 +369,7 @@ void resolve_like(GenerateFlags& o, const GenerateOptions& of_picture, const Lik
             "generate: ", flag_of(f.name), " of the picture does not exist here; ", flag_of(f.name),
             " names another (", f.text, ")  ", o.like);
   drop_options(o.generate, of_picture, app);
+  if (!is_given(app, "quality") && !has_quality(o)) o.quality = GenerateFlags().quality;
   o.made_with = like.hashes;
   if (like.image < 0) return;
   const bool count = is_given(app, "n"), batch = is_given(app, "batch"),
@@ -378,7 +387,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   const auto o = std::make_shared<GenerateFlags>();
   Like like;
   const std::string picture = flag_value(words, "--like"), config = flag_value(words, "--config");
-  if (!picture.empty()) like = set_like(o->settings(), o->diffusion, picture);
+  if (!picture.empty()) like = set_like(o->settings(true), o->diffusion, picture);
   const GenerateOptions of_picture = o->generate;
   if (!config.empty()) set_config(fields_of(*o), o->diffusion, config);
   add_flags(app, fields_of(*o));
@@ -402,7 +411,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     o->generate.guidance_open = open("guidance", o->generate.guidance == usual.guidance);
     if (!o->like.empty()) resolve_like(*o, of_picture, like, app);
     if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))
-      say_warnings({"without --prompt the model makes what it likes"});
+      say_warnings({"there is no --prompt TEXT: nothing says what the picture shows"});
     return run(*o);
   };
 }
@@ -410,14 +419,15 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
 }  // namespace
 
 const Command& generate() {
-  static const Command c{"generate",
-                         "make pictures from text with a Stable Diffusion checkpoint",
-                         "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
-                         "--size 512x512 --steps 20 --seed 1 --out fox.png",
-                         bind,
-                         {"model", "prompt", "negative", "size", "steps", "sampler", "guidance",
-                          "seed", "n", "init", "strength", "mask", "hires", "like", "out"},
-                         {"control", "control_model", "lora"}};
+  static const Command c{
+      "generate",
+      "make pictures from text with a Stable Diffusion checkpoint",
+      "ebb generate --model sd15.safetensors --prompt \"a red fox in the snow\" "
+      "--size 512x512 --steps 20 --seed 1 --out fox.png",
+      bind,
+      {"model", "prompt", "negative", "size", "steps", "sampler", "guidance", "seed", "n", "init",
+       "strength", "mask", "hires", "like", "out"},
+      {"control", "control_model", "control_mask", "control_blocks", "lora", "refiner_lora"}};
   return c;
 }
 

@@ -35,7 +35,7 @@ struct Options {
       "both");
     f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
   }
-  void choices(auto&& f) { f("tiling", tiling, {"none", "x", "y", "both"}); }
+  void choices(auto&& f) { f("tiling", tiling, tilings()); }
 };
 
 int run(const Options& o) {

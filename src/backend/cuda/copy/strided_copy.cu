@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include "backend/cuda/copy/strided_copy.h"
 #include "backend/cuda/kit/elements.cuh"
@@ -171,17 +170,11 @@ int64_t count_of(const std::vector<CopyDim>& dims) {
   return n;
 }
 
-// The largest power of two, 16 / element at most, that divides all of `numbers`.
-int64_t common_pack(std::span<const int64_t> numbers, int64_t element) {
-  int64_t pack = 16 / element;
+// The largest power of two, `widest` at most, that divides all of `numbers`.
+int64_t common_pack(std::span<const int64_t> numbers, int64_t widest) {
+  int64_t pack = widest;
   for (const int64_t n : numbers)
     while (n % pack != 0) pack /= 2;
-  return pack;
-}
-
-int64_t aligned_pack(int64_t pack, int64_t element, std::span<const void* const> addresses) {
-  for (const void* a : addresses)
-    while (!is_aligned(a, pack * element)) pack /= 2;
   return pack;
 }
 
@@ -264,14 +257,14 @@ bool StridedCopy::transposes(const Box& b) {
   return count_of(b.dims) / (a->size * inner.size) * tiles < divisible;
 }
 
-int64_t StridedCopy::unit_of(const Box& b, const void* from, const void* to) const {
+int64_t StridedCopy::unit_of(const Box& b) const {
   const CopyDim& inner = b.dims.back();
   if (inner.to != 1 || inner.from != 1) return 1;
   std::vector<int64_t> numbers = {inner.size, inner.before, inner.extent, b.offset.from,
                                   b.offset.to};
   for (size_t d = 0; d + 1 < b.dims.size(); ++d)
     numbers.insert(numbers.end(), {b.dims[d].from, b.dims[d].to});
-  return aligned_pack(common_pack(numbers, element_), element_, std::array{from, to});
+  return common_pack(numbers, widest_);
 }
 
 void StridedCopy::run(const char* name, std::span<void* const> from, void* to,
@@ -289,10 +282,10 @@ void StridedCopy::run(const char* name, std::span<void* const> from, void* to,
 
 void StridedCopy::run_units(const char* name, std::span<const Box> boxes,
                             std::span<void* const> from, void* to, CudaDevice& device) const {
-  int64_t pack = 16 / element_;
+  int64_t pack = widest_;
   bool pads = false;
   for (const Box& b : boxes) {
-    pack = std::min(pack, unit_of(b, from[b.offset.input], to));
+    pack = std::min(pack, unit_of(b));
     pads |= std::any_of(b.dims.begin(), b.dims.end(), padded);
   }
   UnitParams p = {};
@@ -317,7 +310,8 @@ void StridedCopy::run_tiles(const char* name, const void* from, void* to,
   outer.pop_back();
   const CopyDim a = *from_dim(outer);
   outer.erase(from_dim(outer));
-  std::vector<int64_t> numbers = {a.size, b.size, a.to, b.from};
+  const CopyOffset& at = boxes_[0].offset;
+  std::vector<int64_t> numbers = {a.size, b.size, a.to, b.from, at.from, at.to};
   TileParams p{.from = static_cast<const char*>(from),
                .to = static_cast<char*>(to),
                .a = a.size,
@@ -333,10 +327,7 @@ void StridedCopy::run_tiles(const char* name, const void* from, void* to,
     numbers.insert(numbers.end(), {in.from, in.to});
   }
   const int64_t best = std::max<int64_t>(1, 4 / element_);
-  const int64_t pack =
-      aligned_pack(std::min(best, common_pack(numbers, element_)), element_,
-                   std::array{static_cast<const void*>(from), static_cast<const void*>(to)});
-  const bool packed = pack == best;
+  const bool packed = common_pack(numbers, std::min(best, widest_)) == best;
   const int64_t side = packed ? 32 * best : 32;
   p.a_tiles = FastDiv((a.size + side - 1) / side);
   p.b_tiles = FastDiv((b.size + side - 1) / side);

@@ -23,10 +23,11 @@ struct CopyOffset {
 };
 
 // to[i . to_strides] = from[(i - before) . from_strides] for every index i of some boxes, prepared
-// once. Elements are opaque. No element of `to` may be written twice.
+// once. Elements are opaque. No element of `to` may be written twice. `aligned`: see Signature.
 class StridedCopy {
  public:
-  explicit StridedCopy(int64_t element_bytes) : element_(element_bytes) {}
+  StridedCopy(int64_t element_bytes, bool aligned)
+      : element_(element_bytes), widest_(aligned ? 16 / element_bytes : 1) {}
   // Dims outermost first; the last is best contiguous in `to`.
   void add(const std::vector<CopyDim>& dims, CopyOffset offset = {});
   void run(const char* name, std::span<void* const> from, void* to, CudaDevice& device) const;
@@ -41,9 +42,10 @@ class StridedCopy {
   void run_units(const char* name, std::span<const Box> boxes, std::span<void* const> from,
                  void* to, CudaDevice& device) const;
   void run_tiles(const char* name, const void* from, void* to, CudaDevice& device) const;
-  int64_t unit_of(const Box& b, const void* from, const void* to) const;
+  int64_t unit_of(const Box& b) const;
 
   int64_t element_;
+  int64_t widest_;  // elements an access
   std::vector<Box> boxes_;
 };
 

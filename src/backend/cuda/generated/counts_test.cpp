@@ -79,7 +79,7 @@ Kernel reduction(size_t dim) {
       made(1, {in(0) * in(0)}), {DType::bf16}, make_iteration_space(x[0].shape, x, reduced)};
   f.kept_dims = dim;
   f.run_end = dim + 1;
-  return write_reduce(f, layout_of(f, sm_count, false), capability).code;
+  return write_reduce(f, layout_of(f, sm_count), capability).code;
 }
 
 Kernel rows(const std::vector<Scalar>& r, const std::vector<bool>& maximum,
@@ -93,7 +93,7 @@ Kernel rows(const std::vector<Scalar>& r, const std::vector<bool>& maximum,
             .extents = extents,
             .partial_rows = partial,
             .space = make_iteration_space(x.shape, all, {false, true})};
-  return write_rows(f, row_layout(f, sm_count, false), capability).code;
+  return write_rows(f, row_layout(f, sm_count), capability).code;
 }
 constexpr double inverse = 1.0 / 1152;
 Kernel layer_norm() {
@@ -126,7 +126,7 @@ Kernel group_norm(int64_t pixels, int64_t channels) {
                                     .pixels = pixels,
                                     .channels = channels,
                                     .groups = 32});
-  return write_pixels(f, pixel_layouts(f, {}, false).at(0), capability).code;
+  return write_pixels(f, pixel_layouts(f, {}).at(0), capability).code;
 }
 
 TEST(generated_kernels, instructions__are_what_is_recorded) {

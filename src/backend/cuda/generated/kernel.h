@@ -32,11 +32,6 @@ struct GeneratedKernel {
     all.insert(all.end(), out.begin(), out.end());
     return all;
   }
-  bool takes(const std::vector<void*>& pointers) const {
-    for (size_t i = 0; i < pointers.size(); ++i)
-      if (!is_aligned(pointers[i], text.alignment[i])) return false;
-    return true;
-  }
   void launch(const std::vector<void*>& pointers, unsigned blocks, CudaDevice& device) const {
     codegen::Parameters p = text.parameters;
     for (size_t i = 0; i < pointers.size(); ++i) p.set(text.pointers[i], pointers[i]);

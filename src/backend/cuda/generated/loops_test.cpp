@@ -31,10 +31,11 @@ std::vector<double> evaluated(const Expr& e, const std::vector<double>& x) {
 void expect_flat(int64_t count, bool unaligned, DType dtype) {
   using Kind = SegmentedMap::Operand;
   const Scalar r[] = {silu(in(0)) + in(1) * in(2), max(in(0), in(1))};
-  const FlatForm form{Expr(3, r),
-                      {Kind::full, Kind::full, Kind::scalar},
-                      {dtype, DType::f32, DType::f32},
-                      {dtype, DType::f32}};
+  const FlatForm form{.expr = Expr(3, r),
+                      .kinds = {Kind::full, Kind::full, Kind::scalar},
+                      .in = {dtype, DType::f32, DType::f32},
+                      .out = {dtype, DType::f32},
+                      .unaligned = unaligned};
   const FlatText text = write_flat(form, capability);
   std::vector<Buffer> x, out;
   for (int i = 0; i < 3; ++i)
@@ -42,7 +43,6 @@ void expect_flat(int64_t count, bool unaligned, DType dtype) {
   for (const DType t : form.out) out.emplace_back(t, count, unaligned);
   codegen::Parameters p;
   p.add(text.parameter_bytes);
-  p.set(4, unaligned ? 0u : ~static_cast<uint32_t>(text.vector - 1));
   p.set(8, static_cast<uint64_t>(count));
   for (size_t i = 0; i < 3; ++i) p.set(16 + 8 * static_cast<int64_t>(i), x[i].data());
   for (size_t k = 0; k < 2; ++k) p.set(40 + 8 * static_cast<int64_t>(k), out[k].data());
@@ -78,7 +78,6 @@ TEST(loops_on_host, segmented_flat_map__finds_its_segment) {
   for (int64_t s = 0; s < 3; ++s) {
     const int64_t at = text.first_entry + s * text.entry_bytes;
     p.set(at, static_cast<uint32_t>(blocks));
-    p.set(at + 4, ~static_cast<uint32_t>(text.vector - 1));
     p.set(at + 8, static_cast<uint64_t>(counts[s]));
     p.set(at + 16, x[static_cast<size_t>(s)].data());
     p.set(at + 24, out[static_cast<size_t>(s)].data());
@@ -175,7 +174,8 @@ TEST(loops_on_host, strided_map__swaps_runs) {
 // ---- reductions
 // ----------------------------------------------------------------------------------
 
-void expect_reduced(const Shape& shape, size_t dim, bool maximum, bool direct, DType dtype) {
+void expect_reduced(const Shape& shape, size_t dim, bool maximum, bool direct, DType dtype,
+                    bool unaligned) {
   const Scalar r[] = {silu(in(0)), in(0) * in(0)};
   const Type types[] = {{dtype, shape}};
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
@@ -185,15 +185,16 @@ void expect_reduced(const Shape& shape, size_t dim, bool maximum, bool direct, D
   f.run_end = dim + 1;
   f.maximum = maximum;
   f.scale = 0.5f;
+  f.unaligned = unaligned;
   constexpr int sm_count = 4;
-  ReduceLayout layout = layout_of(f, sm_count, false);
+  ReduceLayout layout = layout_of(f, sm_count);
   layout.direct = direct && layout.chunks == 1;
   ReduceText text = write_reduce(f, layout, capability);
   std::vector<Buffer> x, out;
-  x.push_back(Buffer::random(dtype, shape.numel(), 1));
+  x.push_back(Buffer::random(dtype, shape.numel(), 1, unaligned));
   const int64_t kept = f.kept(), inner = f.inner(), chunks = layout.direct ? 1 : layout.chunks;
   for (int k = 0; k < (layout.direct ? 2 : 1); ++k)
-    out.emplace_back(DType::f32, kept * chunks * inner * (layout.direct ? 1 : 2));
+    out.emplace_back(DType::f32, kept * chunks * inner * (layout.direct ? 1 : 2), unaligned);
   const int64_t along = f.rows() ? layout.vector : 1;  // elements of a unit of per_chunk
   expect_results(
       text, x, out, {.blocks = static_cast<int>(text.blocks)}, [&](size_t buffer, int64_t i) {
@@ -215,12 +216,13 @@ void expect_reduced(const Shape& shape, size_t dim, bool maximum, bool direct, D
 TEST(loops_on_host, reductions__give_sums_and_maxima) {
   for (const DType t : {DType::f32, DType::bf16})
     for (const bool direct : {false, true})
-      for (const bool maximum : {false, true}) {
-        expect_reduced({37, 24}, 1, maximum, direct, t);   // few lanes
-        expect_reduced({6, 2000}, 1, maximum, direct, t);  // a block
-        expect_reduced({40, 70}, 0, maximum, direct, t);   // columns
-        expect_reduced({2, 50, 12}, 1, maximum, direct, t);
-      }
+      for (const bool maximum : {false, true})
+        for (const bool unaligned : {false, true}) {
+          expect_reduced({37, 24}, 1, maximum, direct, t, unaligned);   // few lanes
+          expect_reduced({6, 2000}, 1, maximum, direct, t, unaligned);  // a block
+          expect_reduced({40, 70}, 0, maximum, direct, t, unaligned);   // columns
+          expect_reduced({2, 50, 12}, 1, maximum, direct, t, unaligned);
+        }
 }
 
 // ---- rows --------------------------------------------------------------------------------------
@@ -259,7 +261,8 @@ void expect_rows(const Rows& r, const Shape& shape, bool unaligned) {
             .maximum = r.maximum,
             .extents = r.extents,
             .partial_rows = r.partial_rows,
-            .space = {}};
+            .space = {},
+            .unaligned = unaligned};
   std::vector<Type> all = r.in;
   all.push_back({DType::f32, shape});
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
@@ -268,7 +271,7 @@ void expect_rows(const Rows& r, const Shape& shape, bool unaligned) {
   for (const Type& t : r.in) f.in.push_back(t.dtype);
   f.swaps.runs = r.runs;
   constexpr int sm_count = 1;
-  RowText text = write_rows(f, row_layout(f, sm_count, unaligned), capability);
+  RowText text = write_rows(f, row_layout(f, sm_count), capability);
   const int64_t length = f.length(), rows = f.rows();
   std::vector<Buffer> x, out;
   for (size_t i = 0; i < r.in.size(); ++i)
@@ -405,7 +408,8 @@ PixelForm group_norm(DType t, int64_t images, int64_t pixels, int64_t channels, 
                        .groups = groups});
 }
 
-void expect_group_norm(const PixelForm& f, const PixelLayout& layout, bool unaligned) {
+void expect_group_norm(const PixelForm& f, const PixelLayout& layout) {
+  const bool unaligned = f.unaligned;
   PixelText text = write_pixels(f, layout, capability);
   const int64_t elements = f.images * f.pixels * f.channels;
   std::vector<Buffer> x, out;
@@ -441,14 +445,15 @@ void expect_group_norm(const PixelForm& f, const PixelLayout& layout, bool unali
 TEST(loops_on_host, group_norm__in_one_block_and_in_clusters) {
   for (const DType t : {DType::f32, DType::bf16})
     for (const bool unaligned : {false, true}) {
-      const PixelForm f = group_norm(t, 2, 35, 16, 4);
-      const auto layouts = pixel_layouts(f, {}, unaligned);
+      PixelForm f = group_norm(t, 2, 35, 16, 4);
+      f.unaligned = unaligned;
+      const auto layouts = pixel_layouts(f, {});
       ASSERT_FALSE(layouts.empty());
       int clusters = 0;
       for (const PixelLayout& l : layouts) {
         if (l.cluster > 3 || l.threads > 256 || (clusters & 1 << l.cluster) != 0) continue;
         clusters |= 1 << l.cluster;
-        expect_group_norm(f, l, unaligned);
+        expect_group_norm(f, l);
       }
       EXPECT_EQ(clusters, 0b1110);
     }

@@ -10,6 +10,7 @@
 #include "backend/cuda/generated/map_strided.h"
 #include "backend/cuda/ptx/emit.h"
 #include "codegen/expr_writer.h"
+#include "ir/op.h"
 
 namespace ebb::cuda {
 namespace {
@@ -33,20 +34,11 @@ struct Flat {
   int64_t fill(codegen::Parameters& p, int64_t e, int64_t first_block, int64_t count,
                std::span<void* const> in, std::span<void* const> out) const {
     const int64_t at = text.first_entry + e * text.entry_bytes;
-    bool whole = true;
-    int64_t field = at + 16;
-    const auto pointer = [&](void* address, DType dtype, bool full) {
-      constexpr int64_t widest = 16;
-      if (full)
-        whole = whole && is_aligned(address, std::min(widest, text.vector * size_of(dtype)));
-      p.set(field, address);
-      field += 8;
-    };
-    for (const size_t i : text.used) pointer(in[i], form.in[i], form.kinds[i] == Kind::full);
-    for (size_t k = 0; k < out.size(); ++k) pointer(out[k], form.out[k], true);
     p.set(at, static_cast<uint32_t>(first_block));
-    p.set(at + 4, whole ? ~static_cast<uint32_t>(text.vector - 1) : 0u);
     p.set(at + 8, static_cast<uint64_t>(count));
+    int64_t field = at + 16;
+    for (const size_t i : text.used) p.set(std::exchange(field, field + 8), in[i]);
+    for (void* const to : out) p.set(std::exchange(field, field + 8), to);
     return (count + text.chunk - 1) / text.chunk;
   }
 
@@ -58,6 +50,14 @@ struct Flat {
         arguments, device);
   }
 };
+
+// Whether some operand's first column lies off the alignment of its tensor.
+bool begins_off(const SlicesForm& slices, const std::vector<DType>& types) {
+  for (size_t i = 0; i < slices.width.size(); ++i)
+    if (slices.width[i] > 0 && slices.begin[i] * size_of(types[i]) % Signature::alignment != 0)
+      return true;
+  return false;
+}
 
 // ---- strided -------------------------------------------------------------------------------
 
@@ -109,6 +109,8 @@ std::vector<Slab> slabs_of(const Expr& expr, const MapPass::Types& whole, CudaDe
       s[d] = t.shape[dim];
     }
     for (const DType type : t.out) out.push_back(first * inner * size_of(type));
+    for (const auto* offsets : {&in, &out})
+      for (const int64_t bytes : *offsets) t.unaligned |= bytes % Signature::alignment != 0;
     all.push_back({MapPass(expr, std::move(t), {}, device), std::move(in), std::move(out)});
   }
   return all;
@@ -120,9 +122,8 @@ struct MapPass::State {
   CudaDevice& device;
   int64_t numel = 0;
   std::optional<Flat> flat;
-  StridedForm form;
-  std::optional<Strided> strided, unaligned;  // unaligned: compiled when it is needed first
-  std::vector<Slab> slabs;                    // instead of all these
+  std::optional<Strided> strided;
+  std::vector<Slab> slabs;  // instead of these
 };
 
 bool MapPass::supports(const Shape& shape, const std::vector<Type>& in) {
@@ -135,14 +136,10 @@ bool MapPass::supports(const Shape& shape, const std::vector<Type>& in) {
 
 bool MapPass::supports_segments(const Shape& shape) { return shape.numel() < too_many; }
 
-MapPass::MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
-                 CudaDevice& device)
-    : MapPass(expr, {shape, std::move(in), std::move(out)}, {}, device) {}
-
 MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& device)
     : state_(std::make_shared<State>(State{device, t.shape.numel()})) {
   State& s = *state_;
-  const auto& [shape, in, out, slices, swaps] = t;
+  const auto& [shape, in, out, slices, swaps, unaligned] = t;
   if (s.numel == 0) return;
   std::vector<DType> types;
   for (const Type& t : in) types.push_back(t.dtype);
@@ -163,16 +160,21 @@ MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& d
     std::vector<Kind> kinds;
     for (const Type& t : in)
       kinds.push_back(t.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
-    s.flat.emplace(FlatForm{codegen::simplified(expr), kinds, types, out}, device);
+    s.flat.emplace(FlatForm{.expr = codegen::simplified(expr),
+                            .kinds = kinds,
+                            .in = types,
+                            .out = out,
+                            .unaligned = unaligned || begins_off(slices, types)},
+                   device);
     return;
   }
   if (s.numel >= too_many) {
     s.slabs = slabs_of(expr, t, device);
     return;
   }
-  s.form = {codegen::simplified(expr), types,  out,  space, s.numel, false,
-            std::move(segments),       slices, swaps};
-  s.strided.emplace(s.form, device);
+  s.strided.emplace(StridedForm{codegen::simplified(expr), types, out, space, s.numel, unaligned,
+                                std::move(segments), slices, swaps},
+                    device);
 }
 
 void MapPass::run(std::span<void* const> in, std::span<void* const> out) const {
@@ -185,14 +187,7 @@ void MapPass::run(std::span<void* const> in, std::span<void* const> out) const {
     return;
   }
   for (const Slab& slab : s.slabs) slab.pass.run(moved(in, slab.in), moved(out, slab.out));
-  if (!s.slabs.empty()) return;
-  const auto pointers = s.strided->pointers(in, out);
-  if (s.strided->takes(pointers)) return s.strided->launch(pointers, s.device);
-  if (!s.unaligned) {
-    s.form.unaligned = true;
-    s.unaligned.emplace(s.form, s.device);
-  }
-  s.unaligned->launch(s.unaligned->pointers(in, out), s.device);
+  if (s.strided) s.strided->launch(s.strided->pointers(in, out), s.device);
 }
 
 // ---- segments ------------------------------------------------------------------------------
@@ -206,7 +201,12 @@ struct SegmentedMap::State {
 SegmentedMap::SegmentedMap(const Expr& expr, const Options& options, CudaDevice& device)
     : state_(std::make_shared<State>(State{device, options.counts})) {
   if (options.counts.empty()) return;
-  FlatForm form{codegen::simplified(expr), options.kinds, options.in, options.out, 1, true};
+  FlatForm form{.expr = codegen::simplified(expr),
+                .kinds = options.kinds,
+                .in = options.in,
+                .out = options.out,
+                .segmented = true,
+                .unaligned = options.unaligned};
   const int64_t entry = flat_entry_bytes(form.in.size() + form.out.size());
   const int64_t most = (most_parameters - 8) / entry;
   require(most > 0, "pointwise: too many tensors (", form.in.size() + form.out.size(), ")");

@@ -15,22 +15,20 @@
 namespace ebb::cuda {
 
 // out_k[i] = result k of `expr` at index i of `shape`. An output may alias an input of the same
-// type; a segment only the same segment. Memory must be aligned to elements; aligned to 16 bytes it
-// is fast.
+// type; a segment only the same segment.
 class MapPass {
  public:
   // False: 2^31 elements and more at one index of the outermost dim, where an input is broadcast.
   static bool supports(const Shape& shape, const std::vector<Type>& in);
-  MapPass(const Expr& expr, const Shape& shape, std::vector<Type> in, std::vector<DType> out,
-          CudaDevice& device);
-  // `in` and `out` are types before segmentation; run() takes all segments, in order.
   static bool supports_segments(const Shape& shape);
+  // `in` and `out` are types before segmentation; run() takes all segments, in order.
   struct Types {
     Shape shape;
     std::vector<Type> in;
     std::vector<DType> out;
     SlicesForm slices = {};  // of `in`, which are the columns
     SwapsForm swaps = {};    // of `in`
+    bool unaligned = false;  // see Signature::aligned
   };
   MapPass(const Expr& expr, Types types, SegmentsForm segments, CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;
@@ -51,6 +49,7 @@ class SegmentedMap {
     std::vector<Operand> kinds;  // of the inputs
     std::vector<DType> in, out;
     std::vector<int64_t> counts;  // elements, by segment
+    bool unaligned = false;       // see Signature::aligned
   };
   SegmentedMap(const Expr& expr, const Options& options, CudaDevice& device);
   // Addresses of segment s: in[s * inputs + i], out[s * outputs + k].

@@ -30,7 +30,7 @@ class FlatWriter {
       full.push_back(form.in[i]);
       ++loads;
     }
-    text_.vector = vector_of(full);
+    text_.vector = form.unaligned ? 1 : vector_of(full);
     steps_ = steps_of(loads, writer_.cost(text_.vector));
     text_.chunk = int64_t{text_.threads} * text_.vector * steps_;
     text_.first_entry = form.segmented ? 8 : 0;
@@ -94,7 +94,7 @@ class FlatWriter {
     const U64 start = mul_wide(block_, text_.chunk);
     const U64 rest = field<codegen::Kind::u64>(8) - start;
     left_ = low(min(rest, b_.u64(static_cast<uint64_t>(text_.chunk))));
-    full_ = left_ & field<codegen::Kind::u32>(4);
+    full_ = text_.vector == 1 ? left_ : left_ & ~static_cast<uint32_t>(text_.vector - 1);
     int64_t at = 16;
     const auto next = [&](DType dtype, bool full) {
       const U64 base = form_.segmented ? b_.param_pointer_at(entry_, text_.first_entry + at)
@@ -141,8 +141,9 @@ class FlatWriter {
     }
   }
 
-  // The elements after the last full vector, or all of an unaligned segment.
+  // The elements after the last full vector.
   void singles() {
+    if (text_.vector == 1) return;
     const U32 first = full_ + b_.thread_index();
     b_.for_range(first, left_, b_.u32(static_cast<uint32_t>(text_.threads)), [&](U32 at) {
       const U64 offset = widen(at);

@@ -15,12 +15,12 @@ struct FlatForm {
   std::vector<DType> in, out;
   int64_t segments = 1;    // most of them in a launch
   bool segmented = false;  // false: one, without a search
+  bool unaligned = false;  // single elements only
 };
 
 // A generated kernel and how its parameter struct is laid out: `segments` (u32) at 0 if segmented,
-// then entries {u32 first block, u32 mask, u64 count, pointers}. A thread block processes `chunk`
-// elements of one segment; the mask clears the elements outside of full vectors (0: unaligned
-// memory).
+// then entries {u32 first block, 4 bytes, u64 count, pointers}. A thread block processes `chunk`
+// elements of one segment.
 struct FlatText {
   codegen::Kernel code;
   int threads = 256, vector = 1;

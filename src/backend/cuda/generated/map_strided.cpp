@@ -258,18 +258,8 @@ class StridedWriter {
 
   void load_all() {
     packed_.resize(form_.in.size());
-    constexpr int64_t widest = 16;
-    const auto aligned = [&](int64_t bytes, size_t tensors) {
-      text_.alignment.insert(text_.alignment.end(), tensors, std::min(widest, bytes));
-    };
-    for (const size_t i : used_) {
+    for (const size_t i : used_)
       for (const U64& at : in_[i]) packed_[i].push_back(b_.load(form_.in[i], load_width(i), {at}));
-      aligned(load_width(i) * size_of(form_.in[i]),
-              form_.segments.of(i, form_.segments.segmented_in));
-    }
-    for (size_t k = 0; k < form_.out.size(); ++k)
-      aligned(shape_.vector * size_of(form_.out[k]),
-              form_.segments.of(k, form_.segments.segmented_out));
   }
 
   F32 loaded(size_t i, int step, int element) {

@@ -27,11 +27,11 @@ struct StridedForm {
 };
 
 // A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in
-// `used`, which counts every segment, then of the outputs), aligned to `alignment` bytes each.
+// `used`, which counts every segment, then of the outputs).
 struct StridedText {
   codegen::Kernel code;
   codegen::Parameters parameters;
-  std::vector<int64_t> pointers, alignment;
+  std::vector<int64_t> pointers;
   std::vector<size_t> used;
   int threads = 256;
   int64_t work = 0;  // threads needed

@@ -34,6 +34,7 @@ struct PixelForm {
   int64_t images = 1, pixels = 1, channels = 1, groups = 1;
   int64_t concatenated = 0;    // so many last outputs, per channel, are concatenated
   SegmentsForm segments = {};  // of inputs that stream, of outputs like the images
+  bool unaligned = false;      // single elements only
 
   // The image stride of a per-channel output.
   int64_t image_stride(size_t output) const {

@@ -1,7 +1,5 @@
 #include "backend/cuda/generated/pixel_frame.h"
 
-#include <algorithm>
-
 #include "backend/cuda/ptx/emit.h"
 
 namespace ebb::cuda {
@@ -88,14 +86,12 @@ void PixelFrame::find_addresses() {
     const PixelForm::Input& in = f_.in[used_[u]];
     in_[used_[u]] =
         in.streams ? stream(base[u], in.dtype) : Cursor{channel_address(base[u], in), {}};
-    align(in.streams ? l_.vector : 1, in.dtype, base[u].size());
   }
   for (size_t k = 0; k < f_.out.size(); ++k) {
     const std::vector<U64>& to = base[used_.size() + k];
     const PixelForm::Input numbers{f_.out[k], false, f_.image_stride(k), 1};
     out_.push_back(f_.per_channel[k] ? Cursor{channel_address(to, numbers), {}}
                                      : stream(to, f_.out[k]));
-    align(f_.per_channel[k] ? 1 : l_.vector, f_.out[k], to.size());
   }
   for (size_t i = 0; i < f_.in.size(); ++i) {
     resident_.emplace_back();
@@ -133,11 +129,6 @@ PixelFrame::U64 PixelFrame::channel_address(const std::vector<U64>& base,
     at.push_back(address(base[k], strides.offset({image_, own}), in.dtype));
   }
   return segmented ? own_choice_->choose(at) : at[0];
-}
-
-void PixelFrame::align(int64_t elements, DType dtype, size_t tensors) {
-  constexpr int64_t widest = 16;
-  t_.alignment.insert(t_.alignment.end(), tensors, std::min(widest, elements * size_of(dtype)));
 }
 
 void PixelFrame::sweep(int steps, const std::function<void(int)>& body) {

@@ -84,7 +84,6 @@ class PixelFrame {
   Cursor stream(const std::vector<U64>& base, DType dtype);
   // The address of a per-channel value of the thread's own channel.
   U64 channel_address(const std::vector<U64>& base, const PixelForm::Input& in);
-  void align(int64_t elements, DType dtype, size_t tensors);
 
   std::optional<codegen::SegmentChoice> lane_choice_, own_choice_;  // of segmented tensors
 };

@@ -24,12 +24,11 @@ bool stays(const PixelForm& f, const PixelWork& w, size_t input) {
 
 class Chooser {
  public:
-  Chooser(const PixelForm& f, const Chip& chip, bool unaligned)
+  Chooser(const PixelForm& f, const Chip& chip)
       : f_(f),
         w_(partition(f)),
         chip_(chip),
-        unaligned_(unaligned),
-        vector_(unaligned ? 1 : widest_vector()),
+        vector_(f.unaligned ? 1 : widest_vector()),
         registers_(registers()),
         instructions_(instructions()) {
     for (size_t i = 0; i < f.in.size(); ++i) resident_.push_back(stays(f, w_, i));
@@ -149,7 +148,7 @@ class Chooser {
   // tensor in shared memory, separate kernels that read it twice are faster.
   bool too_large(const PixelLayout& l, int64_t at_once) const {
     constexpr int64_t sm_count = 4;
-    return !unaligned_ && std::count(l.resident.begin(), l.resident.end(), true) == 1 &&
+    return !f_.unaligned && std::count(l.resident.begin(), l.resident.end(), true) == 1 &&
            l.cluster > sm_count * at_once;
   }
 
@@ -224,7 +223,7 @@ class Chooser {
   const PixelForm& f_;
   PixelWork w_;
   Chip chip_;
-  bool unaligned_, one_is_enough_ = false;
+  bool one_is_enough_ = false;
   int vector_, registers_;
   double instructions_;
   std::vector<bool> resident_;
@@ -257,17 +256,17 @@ PixelMemory pixel_memory(const PixelForm& f, const PixelWork& w, const PixelLayo
   return m;
 }
 
-std::vector<PixelLayout> pixel_layouts(const PixelForm& f, const Chip& chip, bool unaligned) {
-  return Chooser(f, chip, unaligned).run();
+std::vector<PixelLayout> pixel_layouts(const PixelForm& f, const Chip& chip) {
+  return Chooser(f, chip).run();
 }
 
 std::optional<PixelLayout> pixel_layout(const PixelForm& f, const Chip& chip, int64_t tile,
                                         int64_t cluster, int64_t threads) {
-  if (auto wanted = Chooser(f, chip, false).only(tile, cluster, threads)) return wanted;
-  const std::vector<PixelLayout> all = pixel_layouts(f, chip, false);
+  if (auto wanted = Chooser(f, chip).only(tile, cluster, threads)) return wanted;
+  const std::vector<PixelLayout> all = pixel_layouts(f, chip);
   return all.empty() ? std::nullopt : std::optional(all[0]);
 }
 
-bool pixel_fits(const PixelForm& f, const Chip& chip) { return Chooser(f, chip, false).any(); }
+bool pixel_fits(const PixelForm& f, const Chip& chip) { return Chooser(f, chip).any(); }
 
 }  // namespace ebb::cuda

@@ -41,14 +41,14 @@ TEST(pixel_layout, device_without_room_for_wide_clusters__takes_narrow_ones) {
   const Chip chip{.max_clusters = [](int cluster, int64_t blocks) -> int64_t {
     return cluster > widest ? 0 : sm_count * blocks / cluster;
   }};
-  const auto ways = pixel_layouts(centred(usual, false), chip, false);
+  const auto ways = pixel_layouts(centred(usual, false), chip);
   ASSERT_FALSE(ways.empty());
   for (const PixelLayout& l : ways) EXPECT_LE(l.cluster, widest);
 }
 
 TEST(pixel_layout, asked_for__is_that_one_or_the_best_guess) {
   const PixelForm form = centred(usual, false);
-  const auto ways = pixel_layouts(form, {}, false);
+  const auto ways = pixel_layouts(form, {});
   ASSERT_GT(ways.size(), 2U);
   const auto same = [](const PixelLayout& a, const PixelLayout& b) {
     return a.tile == b.tile && a.cluster == b.cluster && a.threads == b.threads &&
@@ -67,7 +67,7 @@ TEST(pixel_layout, asked_for__is_that_one_or_the_best_guess) {
 }
 
 TEST(pixel_layout, device_that_gives_no_answer__takes_clusters_that_all_chips_have) {
-  const auto ways = pixel_layouts(centred(usual, false), {}, false);
+  const auto ways = pixel_layouts(centred(usual, false), {});
   ASSERT_FALSE(ways.empty());
   for (const PixelLayout& l : ways) EXPECT_LE(l.cluster, 8);
 }
@@ -76,9 +76,9 @@ TEST(pixel_layout, one_tensor_in_pieces_of_many_multiprocessors__is_left_to_othe
   const Chip chip{.max_clusters = [](int cluster, int64_t blocks) {
     return Chip().sm_count * blocks / cluster;
   }};
-  EXPECT_FALSE(pixel_layouts(centred(usual, false), chip, false).empty());
-  EXPECT_TRUE(pixel_layouts(centred(large, false), chip, false).empty());
-  EXPECT_FALSE(pixel_layouts(centred(large, true), chip, false).empty());
+  EXPECT_FALSE(pixel_layouts(centred(usual, false), chip).empty());
+  EXPECT_TRUE(pixel_layouts(centred(large, false), chip).empty());
+  EXPECT_FALSE(pixel_layouts(centred(large, true), chip).empty());
 }
 
 TEST(pixel_layout, whether_one_fits__asks_the_device_once_at_most) {
@@ -89,7 +89,7 @@ TEST(pixel_layout, whether_one_fits__asks_the_device_once_at_most) {
   }};
   for (const Size size : {usual, large, Size{2, 4096, 64}, Size{1, 1 << 22, 64}})
     for (const bool two : {false, true}) {
-      const bool any = !pixel_layouts(centred(size, two), chip, false).empty();
+      const bool any = !pixel_layouts(centred(size, two), chip).empty();
       EXPECT_GE(asked, any ? 5 : 0) << size.pixels;
       asked = 0;
       EXPECT_EQ(pixel_fits(centred(size, two), chip), any) << size.pixels;

@@ -37,19 +37,19 @@ struct PixelMemory {
 PixelMemory pixel_memory(const PixelForm& form, const PixelWork& work, const PixelLayout& layout);
 
 // All layouts that fit the chip, the best guess first; none where an image is too large.
-std::vector<PixelLayout> pixel_layouts(const PixelForm& form, const Chip& chip, bool unaligned);
-// The one of them for aligned tensors with this tile, cluster and number of threads; the best guess
-// if it is not among them, and none where there are none.
+std::vector<PixelLayout> pixel_layouts(const PixelForm& form, const Chip& chip);
+// The one of them with this tile, cluster and number of threads; the best guess if it is not among
+// them, and none where there are none.
 std::optional<PixelLayout> pixel_layout(const PixelForm& form, const Chip& chip, int64_t tile,
                                         int64_t cluster, int64_t threads);
-// Whether there is a layout for aligned tensors; with fewer queries of the chip.
+// Whether there is a layout; with fewer queries of the chip.
 bool pixel_fits(const PixelForm& form, const Chip& chip);
 
 // A generated kernel; like StridedText. Its outputs are those of the form.
 struct PixelText {
   codegen::Kernel code;
   codegen::Parameters parameters;
-  std::vector<int64_t> pointers, alignment;
+  std::vector<int64_t> pointers;
   std::vector<size_t> used;
   int64_t blocks = 0, shared = 0;
   int threads = 0, cluster = 1;

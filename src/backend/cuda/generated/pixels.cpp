@@ -1,7 +1,5 @@
 #include "backend/cuda/generated/pixels.h"
 
-#include <optional>
-
 #include "backend/cuda/generated/kernel.h"
 #include "base/error.h"
 #include "codegen/expr_writer.h"
@@ -36,12 +34,11 @@ struct PixelKernel : GeneratedKernel<PixelText> {
 
 struct PixelPass::State {
   CudaDevice& device;
-  PixelForm form;
-  std::optional<PixelKernel> kernel, unaligned;  // unaligned: compiled when it is needed first
+  PixelKernel kernel;
 };
 
 std::vector<PixelLayout> PixelPass::layouts(const PixelForm& form, const CudaDevice& device) {
-  return pixel_layouts(prepared(form), device.chip(), false);
+  return pixel_layouts(prepared(form), device.chip());
 }
 
 bool PixelPass::fits(const PixelForm& form, const CudaDevice& device) {
@@ -49,25 +46,17 @@ bool PixelPass::fits(const PixelForm& form, const CudaDevice& device) {
 }
 
 PixelPass::PixelPass(const PixelForm& form, int64_t tile, int64_t cluster, int64_t threads,
-                     CudaDevice& device)
-    : state_(std::make_shared<State>(State{device, prepared(form), {}, {}})) {
-  const auto layout = pixel_layout(state_->form, device.chip(), tile, cluster, threads);
+                     CudaDevice& device) {
+  const PixelForm own = prepared(form);
+  const auto layout = pixel_layout(own, device.chip(), tile, cluster, threads);
   require(layout.has_value(), "pixels: no layout fits the device (", form.pixels, " pixels of ",
           form.channels, " channels)");
-  state_->kernel.emplace(state_->form, *layout, device);
+  state_ = std::make_shared<State>(State{device, {own, *layout, device}});
 }
 
 void PixelPass::run(std::span<void* const> in, std::span<void* const> out) const {
-  State& s = *state_;
-  const auto pointers = s.kernel->pointers(in, out);
-  if (s.kernel->takes(pointers)) return s.kernel->launch(pointers, s.device);
-  if (!s.unaligned) {
-    const auto layouts = pixel_layouts(s.form, s.device.chip(), true);
-    require(!layouts.empty(), "pixels: tensors that are not aligned to 16 bytes do not fit (",
-            s.form.pixels, " pixels of ", s.form.channels, " channels)");
-    s.unaligned.emplace(s.form, layouts[0], s.device);
-  }
-  s.unaligned->launch(s.unaligned->pointers(in, out), s.device);
+  const PixelKernel& kernel = state_->kernel;
+  kernel.launch(kernel.pointers(in, out), state_->device);
 }
 
 }  // namespace ebb::cuda

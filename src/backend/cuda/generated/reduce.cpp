@@ -108,22 +108,9 @@ Expr constants(const Expr& e, double value) {
 struct ReducePass::State {
   CudaDevice& device;
   std::optional<MapPass> map;  // nothing is reduced, or nothing is there
-  ReduceForm form;
-  ReduceLayout layout, unaligned_layout;
-  FinishForm finish;
-  std::optional<Stage> stage, unaligned;  // unaligned: compiled when it is needed first
-  size_t results = 0;
-
-  int64_t partials(const ReduceLayout& l) const {
-    return l.direct ? 0 : static_cast<int64_t>(results) * form.kept() * l.chunks * form.inner();
-  }
-  void run_stage(const Stage& s, const ReduceLayout& l, const std::vector<void*>& pointers,
-                 std::span<void* const> out) {
-    s.launch(pointers, device);
-    if (l.direct) return;
-    finish.chunks = l.chunks;
-    reduce_finish(finish, static_cast<const float*>(pointers.back()), out, device);
-  }
+  std::optional<Stage> stage;
+  std::optional<FinishForm> finish;  // none: the first stage writes the results
+  int64_t partials = 0;              // that it reads
 };
 
 bool ReducePass::supports(const Shape& shape) { return shape.numel() < int64_t{1} << 31; }
@@ -132,7 +119,7 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
                        const Options& options, CudaDevice& device)
     : state_(std::make_shared<State>(State{device})) {
   State& s = *state_;
-  s.results = expr.results().size();
+  const size_t results = expr.results().size();
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
   Shape out = shape;
   for (const int64_t d : options.dims) {
@@ -141,46 +128,48 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
   }
   if (out.numel() == 0) return;
   const Dims dims(shape, reduced);
-  const std::vector<DType> f32(s.results, DType::f32);
+  const std::vector<DType> f32(results, DType::f32);
   if (shape.numel() == 0) {
     const double none = options.maximum ? -std::numeric_limits<double>::infinity() : 0.0;
-    s.map.emplace(constants(expr, none), out, std::vector<Type>(in.size()), f32, device);
+    s.map.emplace(constants(expr, none),
+                  MapPass::Types{.shape = out,
+                                 .in = std::vector<Type>(in.size()),
+                                 .out = f32,
+                                 .unaligned = options.unaligned},
+                  SegmentsForm{}, device);
     return;
   }
   if (dims.nothing()) {
-    s.map.emplace(options.maximum ? expr : scaled(expr, options.scale), shape, in, f32, device);
+    s.map.emplace(
+        options.maximum ? expr : scaled(expr, options.scale),
+        MapPass::Types{
+            .shape = shape, .in = std::move(in), .out = f32, .unaligned = options.unaligned},
+        SegmentsForm{}, device);
     return;
   }
-  s.form = form_of(expr, shape, std::move(in), dims);
-  s.form.maximum = options.maximum;
-  s.form.scale = static_cast<float>(options.scale);
-  s.finish = finish_of(s.form, dims);
-  s.layout = layout_of(s.form, device.sm_count(), false);
-  s.unaligned_layout = layout_of(s.form, device.sm_count(), true);
-  for (ReduceLayout* l : {&s.layout, &s.unaligned_layout})
-    l->direct = l->chunks == 1 && !dims.folds();
-  s.stage.emplace(s.form, s.layout, device);
+  ReduceForm form = form_of(expr, shape, std::move(in), dims);
+  form.maximum = options.maximum;
+  form.scale = static_cast<float>(options.scale);
+  form.unaligned = options.unaligned;
+  ReduceLayout layout = layout_of(form, device.sm_count());
+  layout.direct = layout.chunks == 1 && !dims.folds();
+  s.stage.emplace(form, layout, device);
+  if (layout.direct) return;
+  s.finish = finish_of(form, dims);
+  s.finish->chunks = layout.chunks;
+  s.partials = static_cast<int64_t>(results) * form.kept() * layout.chunks * form.inner();
 }
 
-int64_t ReducePass::workspace() const {
-  const State& s = *state_;
-  if (!s.stage) return 0;
-  return 4 * std::max(s.partials(s.layout), s.partials(s.unaligned_layout));
-}
+int64_t ReducePass::workspace() const { return 4 * state_->partials; }
 
 void ReducePass::run(std::span<void* const> in, std::span<void* const> out, void* workspace) const {
   State& s = *state_;
   if (s.map) return s.map->run(in, out);
   if (!s.stage) return;
-  void* const partial[] = {workspace};
-  const auto targets = [&](const ReduceLayout& l) {
-    return l.direct ? out : std::span<void* const>(partial);
-  };
-  const auto pointers = s.stage->pointers(in, targets(s.layout));
-  if (s.stage->takes(pointers)) return s.run_stage(*s.stage, s.layout, pointers, out);
-  if (!s.unaligned) s.unaligned.emplace(s.form, s.unaligned_layout, s.device);
-  s.run_stage(*s.unaligned, s.unaligned_layout,
-              s.unaligned->pointers(in, targets(s.unaligned_layout)), out);
+  void* const partials[] = {workspace};
+  s.stage->launch(s.stage->pointers(in, s.finish ? std::span<void* const>(partials) : out),
+                  s.device);
+  if (s.finish) reduce_finish(*s.finish, static_cast<const float*>(workspace), out, s.device);
 }
 
 }  // namespace ebb::cuda

@@ -20,6 +20,7 @@ class ReducePass {
     std::vector<int64_t> dims;
     bool maximum = false;
     double scale = 1;
+    bool unaligned = false;  // see Signature::aligned
   };
   static bool supports(const Shape& shape);
   ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,

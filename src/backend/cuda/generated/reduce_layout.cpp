@@ -89,9 +89,9 @@ int64_t registers_of(const ReduceForm& f, const ReduceLayout& l) {
 
 }  // namespace
 
-ReduceLayout layout_of(const ReduceForm& f, int sm_count, bool unaligned) {
+ReduceLayout layout_of(const ReduceForm& f, int sm_count) {
   ReduceLayout l;
-  l.vector = unaligned ? 1 : vector_along(f);
+  l.vector = f.unaligned ? 1 : vector_along(f);
   const auto results = static_cast<int64_t>(f.expr.results().size());
   while (!f.rows() && l.vector > 1 && results * l.vector * block_threads / 2 > shared_floats)
     l.vector /= 2;

@@ -35,12 +35,6 @@ class ReduceWriter {
     form_.rows() ? rows() : columns();
     text_.code = b_.finish(256, 4);
     text_.parameters = std::move(b_.parameters());
-    constexpr int64_t widest = 16;
-    for (const size_t i : text_.used)
-      text_.alignment.push_back(std::min(widest, width(i) * size_of(form_.in[i])));
-    const int64_t written = form_.rows() ? 1 : layout_.vector;
-    for (size_t k = 0; k < out_.size(); ++k)
-      text_.alignment.push_back(std::min(widest, written * size_of(DType::f32)));
     return std::move(text_);
   }
 

@@ -20,6 +20,7 @@ struct ReduceForm {
   size_t kept_dims = 0, run_end = 0;
   bool maximum = false, narrow = false;
   float scale = 1;
+  bool unaligned = false;  // single elements only
 
   int64_t kept() const { return space.numel(0, static_cast<int64_t>(kept_dims)); }
   int64_t run() const {
@@ -40,14 +41,14 @@ struct ReduceLayout {
   int64_t chunks = 1, per_chunk = 0;  // vectors (rows) or run indices (columns) per chunk
   bool direct = false;                // one chunk: writes scaled results itself
 };
-ReduceLayout layout_of(const ReduceForm& form, int sm_count, bool unaligned);
+ReduceLayout layout_of(const ReduceForm& form, int sm_count);
 
 // A generated kernel; like StridedText. Its outputs are the results if the layout is direct, else
 // one pointer to partial results [result, kept, chunk, inner].
 struct ReduceText {
   codegen::Kernel code;
   codegen::Parameters parameters;
-  std::vector<int64_t> pointers, alignment;
+  std::vector<int64_t> pointers;
   std::vector<size_t> used;
   int64_t blocks = 0;
   int threads = 256;

@@ -154,8 +154,8 @@ RowLayout partial_layout(const Cutter& cut) {
 
 }  // namespace
 
-RowLayout row_layout(const RowForm& f, int sm_count, bool unaligned) {
-  const int widest_vector = unaligned ? 1 : vector_along(f);
+RowLayout row_layout(const RowForm& f, int sm_count) {
+  const int widest_vector = f.unaligned ? 1 : vector_along(f);
   const Cutter cut(f, widest_vector);
   if (f.partial_rows > 0) return partial_layout(cut);
   // Threads with one vector each wait for it, and then for the reductions: where rows divide badly

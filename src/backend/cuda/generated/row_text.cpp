@@ -211,7 +211,6 @@ class RowWriter {
       const size_t i = text_.used[u];
       in_[i] = slot(base[u], form_.space.strides[i], form_.in[i]);
       if (form_.swaps.moves(i, layout_.vector)) find_swapped(i);
-      alignment(along(i) ? layout_.vector : 1, form_.in[i]);
     }
     for (size_t k = 0; k < form_.out.size(); ++k) {
       const U64 from = base[text_.used.size() + k];
@@ -221,7 +220,6 @@ class RowWriter {
         out_.push_back(per(k, RowExtent::partial)
                            ? from
                            : slot(from, form_.space.strides.back(), form_.out[k]));
-      alignment(per(k, RowExtent::row) ? 1 : layout_.vector, form_.out[k]);
     }
   }
   // From a thread's first vector to those of operand i that it reads, by step, in bytes: its runs
@@ -233,10 +231,6 @@ class RowWriter {
       const U32 from = swapped_vector(b_, at, form_.swaps.run(i) / layout_.vector);
       swapped_[i].push_back(mul_wide(from, bytes) - mul_wide(lane_, bytes));
     }
-  }
-  void alignment(int64_t elements, DType dtype) {
-    constexpr int64_t widest = 16;
-    text_.alignment.push_back(std::min(widest, elements * size_of(dtype)));
   }
 
   // ---- loads ---------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ struct RowForm {
   IterationSpace space;            // [rows..., length]; strides of the inputs, then of elements
   SlicesForm slices = {};          // of the inputs
   SwapsForm swaps = {};            // of the inputs
+  bool unaligned = false;          // single elements only
 
   size_t reductions() const { return maximum.size(); }
   int64_t length() const { return space.sizes.back(); }
@@ -53,7 +54,7 @@ struct RowLayout {
   std::vector<Residency> residency;  // of the inputs
 };
 inline constexpr int64_t longest_row = 16384, longest_row_with_partials = 8192;
-RowLayout row_layout(const RowForm& form, int sm_count, bool unaligned);
+RowLayout row_layout(const RowForm& form, int sm_count);
 
 // The phase of each reduction: after those that its operand uses.
 std::vector<int> rounds_of(const RowForm& form);
@@ -62,7 +63,7 @@ std::vector<int> rounds_of(const RowForm& form);
 struct RowText {
   codegen::Kernel code;
   codegen::Parameters parameters;
-  std::vector<int64_t> pointers, alignment;
+  std::vector<int64_t> pointers;
   std::vector<size_t> used;
   int64_t blocks = 0;
   int threads = 0;

@@ -10,11 +10,10 @@ namespace ebb::cuda {
 namespace {
 
 struct RowKernel : GeneratedKernel<RowText> {
-  RowKernel(const RowForm& form, bool unaligned, CudaDevice& device)
-      : GeneratedKernel(
-            "rows",
-            write_rows(form, row_layout(form, device.sm_count(), unaligned), device.capability()),
-            device) {}
+  RowKernel(const RowForm& form, CudaDevice& device)
+      : GeneratedKernel("rows",
+                        write_rows(form, row_layout(form, device.sm_count()), device.capability()),
+                        device) {}
 
   void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
     GeneratedKernel::launch(pointers, static_cast<unsigned>(text.blocks), device);
@@ -25,8 +24,7 @@ struct RowKernel : GeneratedKernel<RowText> {
 
 struct RowPass::State {
   CudaDevice& device;
-  RowForm form;
-  std::optional<RowKernel> kernel, unaligned;  // unaligned: compiled when it is needed first
+  std::optional<RowKernel> kernel;
 };
 
 bool RowPass::supports(const Shape& shape, bool partials) {
@@ -38,18 +36,20 @@ bool RowPass::supports(const Shape& shape, bool partials) {
 RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
                  CudaDevice& device)
     : state_(std::make_shared<State>(State{device})) {
-  State& s = *state_;
   if (shape.numel() == 0) return;
-  s.form.expr = codegen::simplified(expr);
-  s.form.out = options.out;
-  s.form.extents = options.extents;
-  s.form.partial_rows = options.partial_rows;
-  s.form.maximum = options.maximum;
-  s.form.slices = options.slices;
-  s.form.swaps = options.swaps;
+  RowForm form{.expr = codegen::simplified(expr),
+               .in = {},
+               .out = options.out,
+               .maximum = options.maximum,
+               .extents = options.extents,
+               .partial_rows = options.partial_rows,
+               .space = {},
+               .slices = options.slices,
+               .swaps = options.swaps,
+               .unaligned = options.unaligned};
   std::vector<int64_t> widths = options.slices.width;
   for (size_t i = 0; i < in.size(); ++i) {
-    s.form.in.push_back(in[i].dtype);
+    form.in.push_back(in[i].dtype);
     if (expr.uses(static_cast<int64_t>(i))) continue;
     in[i] = {};
     if (i < widths.size()) widths[i] = 0;
@@ -57,17 +57,13 @@ RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, con
   in.push_back({DType::f32, shape});
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
   reduced.back() = true;
-  s.form.space = make_iteration_space(shape, in, reduced, widths);
-  s.kernel.emplace(s.form, false, device);
+  form.space = make_iteration_space(shape, in, reduced, widths);
+  state_->kernel.emplace(form, device);
 }
 
 void RowPass::run(std::span<void* const> in, std::span<void* const> out) const {
-  State& s = *state_;
-  if (!s.kernel) return;
-  const auto pointers = s.kernel->pointers(in, out);
-  if (s.kernel->takes(pointers)) return s.kernel->launch(pointers, s.device);
-  if (!s.unaligned) s.unaligned.emplace(s.form, true, s.device);
-  s.unaligned->launch(s.unaligned->pointers(in, out), s.device);
+  const State& s = *state_;
+  if (s.kernel) s.kernel->launch(s.kernel->pointers(in, out), s.device);
 }
 
 }  // namespace ebb::cuda

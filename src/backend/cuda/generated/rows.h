@@ -26,6 +26,7 @@ class RowPass {
     int64_t partial_rows = 0;
     SlicesForm slices = {};  // of the inputs, which are the columns
     SwapsForm swaps = {};    // of the inputs
+    bool unaligned = false;  // see Signature::aligned
   };
   // Rows of 2 to 16384 elements; with partial column reductions to 8192.
   static bool supports(const Shape& shape, bool partials);

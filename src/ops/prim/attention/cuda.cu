@@ -116,15 +116,13 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   const Choice c = choose(u.z, forward_kernels(s), d);
   const auto run = [=, &d](const Call& given) {
     const Call call = unpacked(u.sizes, u.dtype, given);
-    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]}))
-      return run_plain(u, call, d);
     ForwardParams p = c.p;
     p.q = call.in[0], p.k = call.in[1], p.v = call.in[2];
     p.o = call.out[0], p.lse = static_cast<float*>(call.out[1]);
     p.mask = mask_of(u.mask, u.sizes, call);
     if (u.z.t > 0) ebb::cuda::launch(c.name, c.kernel, c.launch, p, d);
   };
-  return {.workspace = plain_workspace(u.z), .run = run};
+  return {.run = run};
 }
 
 }  // namespace

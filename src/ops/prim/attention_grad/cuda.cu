@@ -117,19 +117,15 @@ bool supports_tiles(const Signature& s, const Device& device) {
   return grad_kernels(use_of(s)).ring.bytes <= of(device).shared_per_block();
 }
 
-bool is_aligned(const GradParams& p) {
-  return all_aligned({p.q, p.k, p.v, p.o, p.dout, p.dq, p.dk, p.dv});
-}
-
 Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
+  if (u.z.t == 0) return prepare_plain(s, {}, device);
   CudaDevice& d = of(device);
   GradKernels k = grad_kernels(u);
   if (k.head.bytes > d.shared_per_block()) k.head = {};
   if (k.group.bytes > d.shared_per_block() || d.capability() != 90) k.group = {};
   const auto run = [=, &d](const Call& call) {
     const GradParams p = params_of(u, call);
-    if (!is_aligned(p) || u.z.t == 0) return run_plain(u, call, d);
     if (k.group.run) return run_tiles("attention_grad_group", k.group, p, 0, d);
     if (k.head.run) return run_tiles("attention_grad_head", k.head, p, 0, d);
     launch("attention_grad_preprocess", k.preprocess.run,
@@ -162,13 +158,11 @@ bool supports_short(const Signature& s, const Device& device) {
 
 Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
+  if (u.z.t == 0 || u.z.heads == 0) return prepare_plain(s, {}, device);
   CudaDevice& d = of(device);
   const int64_t bytes = std::max(u.workspace(), long_workspace(u.dtype, u.z, d));
   return {.workspace = bytes, .run = [=, &d](const Call& call) {
-            const bool empty = u.z.t == 0 || u.z.heads == 0;
-            const GradParams p = params_of(u, call);
-            if (empty || !is_aligned(p)) return run_plain(u, call, d);
-            run_long(u.dtype, p, call.workspace, d);
+            run_long(u.dtype, params_of(u, call), call.workspace, d);
           }};
 }
 
@@ -179,11 +173,8 @@ bool supports_head(const Signature& s, const Device& device) {
 Program prepare_head(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
   CudaDevice& d = of(device);
-  return {.workspace = u.workspace(), .run = [=, &d](const Call& call) {
-            const GradParams p = params_of(u, call);
-            if (!is_aligned(p)) return run_plain(u, call, d);
-            run_head(u.dtype, p, d);
-          }};
+  return {.workspace = u.workspace(),
+          .run = [=, &d](const Call& call) { run_head(u.dtype, params_of(u, call), d); }};
 }
 
 bool supports_gemms(const Signature& s, const Device& device) {
@@ -200,7 +191,6 @@ Program prepare_gemms(const Signature& s, const Tune&, Device& device) {
   const int64_t stats_bytes = (u.workspace() + 255) / 256 * 256;
   return {.workspace = stats_bytes + gemms.workspace, .run = [=, &d](const Call& call) {
             const GradParams p = params_of(u, call);
-            if (!is_aligned(p)) return run_plain(u, call, d);
             launch("attention_grad_preprocess", preprocess.run,
                    {.grid = blocks_for(u.z.heads * u.pitch, preprocess.rows), .block = kRowThreads},
                    p, d);

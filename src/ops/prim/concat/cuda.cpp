@@ -8,7 +8,7 @@ namespace {
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const auto dim = static_cast<size_t>(s.as<Concat>().dim);
   const auto to = s.out[0].shape.strides();
-  ebb::cuda::StridedCopy copy(size_of(s.out[0].dtype));
+  ebb::cuda::StridedCopy copy(size_of(s.out[0].dtype), s.aligned);
   int64_t at = 0;
   for (size_t i = 0; i < s.in.size(); ++i) {
     const Shape& x = s.in[i].shape;

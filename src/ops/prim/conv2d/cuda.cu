@@ -27,6 +27,7 @@ GemmTask task(const Signature& s) {
   t.residual_rows = e.rows;
   t.a_run = g.c;
   t.b_run = t.k;
+  t.aligned = s.aligned;
   Product::describe(t);
   return t;
 }

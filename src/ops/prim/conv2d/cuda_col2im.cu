@@ -1,8 +1,6 @@
 // conv2d with few outputs (the pixels or latents that a network ends with): a GEMM of every tap
 // with every pixel on sm_90a, whose results are then gathered tap by tap. An implicit GEMM would
 // read each pixel once for every tap, for a tile of which few columns are results.
-#include <algorithm>
-
 #include "backend/cuda/gemm/general/common.cuh"
 #include "backend/cuda/gemm/sm90/problem.h"
 #include "backend/cuda/generated/work_split.h"
@@ -91,27 +89,25 @@ Params params_of(const Signature& s) {
 }
 
 struct Use {
-  static bool supports(const Signature& s, const Device& d) {
+  static bool supports(const Signature& s) {
     constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
     if (!is_sum_of_one_product(s)) return false;
     const ConvGeometry g = conv2d_geometry(s);
     const gemm::Problem p = gemm_of(s);
     return s.in[0].dtype == s.in[1].dtype && g.stride == 1 && g.kh * g.kw > 1 && p.m <= most_rows &&
-           !summands_of(s).residual && products_bytes(p) <= most &&
-           gemm::supports(p, ebb::cuda::of(d));
+           !summands_of(s).residual && products_bytes(p) <= most;
   }
 
   static gemm::Problem problem(const Signature& s) { return gemm_of(s); }
 
-  static Program program(const Signature& s, const FewChannelsPrograms& programs,
+  static Program program(const Signature& s, const gemm::Prepared& product,
                          ebb::cuda::CudaDevice& device) {
     const int64_t bytes = products_bytes(gemm_of(s));
-    const auto run = [programs, bytes, fixed = params_of(s), bias = summands_of(s).bias,
-                      out = s.out[0].dtype, &device](const Call& c) {
+    const auto run = [run_gemm = product.run, bytes, fixed = params_of(s),
+                      bias = summands_of(s).bias, out = s.out[0].dtype, &device](const Call& c) {
       auto* work = static_cast<char*>(c.workspace);
       const gemm::Operands o{.a = c.in[1], .b = c.in[0], .out = work, .workspace = work + bytes};
-      if (!programs.gemm.takes(o)) return programs.general.run(c);
-      programs.gemm.run(o);
+      run_gemm(o);
       Params now = fixed;
       now.products = reinterpret_cast<const float*>(work);
       now.bias = address_of(bias, c);
@@ -122,8 +118,7 @@ struct Use {
                           now, device);
       });
     };
-    return {.workspace = std::max(bytes + programs.gemm.workspace, programs.general.workspace),
-            .run = run};
+    return {.workspace = bytes + product.workspace, .run = run};
   }
 };
 

@@ -11,35 +11,28 @@
 
 namespace ebb::ops::cuda {
 
-std::vector<Kernel> conv2d();
-
 std::vector<Kernel> conv2d_im2col();  // few channels in
 std::vector<Kernel> conv2d_col2im();  // few channels out
 
-// What a run of such a kernel calls: the GEMM, and the general kernel where it does not take the
-// addresses.
-struct FewChannelsPrograms {
-  ebb::cuda::gemm::Prepared gemm;
-  Program general;
-};
-
 // `Use` tells of a use of conv2d, in static functions:
-//   bool supports(s, device)
+//   bool supports(s)             what gemm::supports() cannot see from the problem
 //   Problem problem(s)           the GEMM, of matmul's forms
-//   Program program(s, FewChannelsPrograms, device)
+//   Program program(s, Prepared, device)   of that GEMM
 template <class Use>
 Kernel few_channels_kernel(std::string_view name, Efficiency efficiency) {
   namespace gemm = ebb::cuda::gemm;
   return {.op = "conv2d",
           .name = name,
-          .supports = Use::supports,
+          .supports =
+              +[](const Signature& s, const Device& d) {
+                return s.aligned && Use::supports(s) &&
+                       gemm::supports(Use::problem(s), ebb::cuda::of(d));
+              },
           .prepare =
               +[](const Signature& s, const Tune& tune, Device& d) {
                 ebb::cuda::CudaDevice& device = ebb::cuda::of(d);
                 const gemm::Problem p = Use::problem(s);
-                return Use::program(s,
-                                    {gemm::prepare(p, matmul_sm90_kernels(p), tune, device),
-                                     gemm::general_program(conv2d(), s, d)},
+                return Use::program(s, gemm::prepare(p, matmul_sm90_kernels(p), tune, device),
                                     device);
               },
           .space =

@@ -3,7 +3,6 @@
 // sm_90a. The general kernel gathers them element by element for every tile of the result.
 #include "ops/prim/conv2d/cuda_few_channels.h"
 
-#include <algorithm>
 
 #include "backend/cuda/gemm/sm90/problem.h"
 #include "backend/cuda/generated/work_split.h"
@@ -128,27 +127,26 @@ Params params_of(const Signature& s) {
 }
 
 struct Use {
-  static bool supports(const Signature& s, const Device& d) {
+  static bool supports(const Signature& s) {
     constexpr int64_t most = int64_t{1} << 28;  // bytes of workspace
     if (!is_sum_of_one_product(s)) return false;
     const ConvGeometry g = conv2d_geometry(s);
     return s.in[0].dtype == s.in[1].dtype && g.c % vector != 0 && inners(g) <= longest &&
-           places(s).gemm <= most && gemm::supports(gemm_of(s), ebb::cuda::of(d));
+           places(s).gemm <= most;
   }
 
   static gemm::Problem problem(const Signature& s) { return gemm_of(s); }
 
-  static Program program(const Signature& s, const FewChannelsPrograms& programs,
+  static Program program(const Signature& s, const gemm::Prepared& product,
                          ebb::cuda::CudaDevice& device) {
-    const auto run = [programs, fixed = params_of(s), at = places(s), find = epilogue_operands(s),
-                      &device](const Call& c) {
+    const auto run = [run_gemm = product.run, fixed = params_of(s), at = places(s),
+                      find = epilogue_operands(s), &device](const Call& c) {
       auto* work = static_cast<char*>(c.workspace);
       const bool copies = at.gemm > at.filters;  // of the filters
       gemm::Operands o = find(c);
       o.a = work;
       if (copies) o.b = work + at.filters;
       o.workspace = work + at.gemm;
-      if (!programs.gemm.takes(o)) return programs.general.run(c);
       Params p = fixed;
       p.x = static_cast<const uint16_t*>(c.in[0]);
       p.w = static_cast<const uint16_t*>(c.in[1]);
@@ -157,11 +155,9 @@ struct Use {
       ebb::cuda::launch("im2col", im2col,
                         {.grid = ebb::cuda::blocks_for(p.count, threads), .block = threads}, p,
                         device);
-      programs.gemm.run(o);
+      run_gemm(o);
     };
-    return {
-        .workspace = std::max(places(s).gemm + programs.gemm.workspace, programs.general.workspace),
-        .run = run};
+    return {.workspace = places(s).gemm + product.workspace, .run = run};
   }
 };
 

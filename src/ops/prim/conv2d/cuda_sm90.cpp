@@ -8,8 +8,6 @@
 
 namespace ebb::ops::cuda {
 
-std::vector<Kernel> conv2d();
-
 namespace gemm = ebb::cuda::gemm;
 
 gemm::Problem conv2d_sm90_problem(const Signature& s) {
@@ -47,10 +45,6 @@ struct Use {
         o.more[k] = {c.in[2 + 2 * k], c.in[3 + 2 * k]};
       return o;
     };
-  }
-  static Program general(const Signature& s, Device& d) {
-    return is_sum_of_one_product(s) ? gemm::general_program(conv2d(), s, d)
-                                    : conv2d_one_by_one(s, d);
   }
 };
 

@@ -9,9 +9,6 @@ namespace ebb::ops::cuda {
 
 std::vector<Kernel> conv2d_sm90();
 
-// A use with further products, one after the other, at any addresses.
-Program conv2d_one_by_one(const Signature& s, Device& d);
-
 // The implicit GEMM of a use of conv2d.
 ebb::cuda::gemm::Problem conv2d_sm90_problem(const Signature& s);
 // The kernels by their tiles. type: bf16 or f16.

@@ -22,6 +22,7 @@ GemmTask task(const Signature& s) {
   t.out = s.out[0].dtype;
   t.a_run = g.o;
   t.b_run = g.c;
+  t.aligned = s.aligned;
   Product::describe(t);
   return t;
 }
@@ -41,7 +42,8 @@ std::function<void(const Call&)> bias_gradient(const GemmTask& t, ebb::cuda::Cud
                             .rows = t.k,
                             .cols = t.m,
                             .workspace = static_cast<float*>(c.workspace),
-                            .out = static_cast<float*>(c.out[1])},
+                            .out = static_cast<float*>(c.out[1]),
+                            .aligned = t.aligned},
                            device);
   };
 }

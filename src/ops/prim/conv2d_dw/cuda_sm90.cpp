@@ -7,8 +7,6 @@
 
 namespace ebb::ops::cuda {
 
-std::vector<Kernel> conv2d_dw();
-
 namespace {
 
 namespace gemm = ebb::cuda::gemm;
@@ -37,9 +35,6 @@ struct Use {
                             .out = c.out[0],
                             .row_sums = c.out.size() == 2 ? c.out[1] : nullptr};
     };
-  }
-  static Program general(const Signature& s, Device& d) {
-    return gemm::general_program(conv2d_dw(), s, d);
   }
 };
 

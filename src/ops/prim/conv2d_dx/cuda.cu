@@ -32,6 +32,7 @@ GemmTask task(const Signature& s) {
   t.residual_rows = e.rows;
   t.a_run = g.o;
   t.b_run = g.c;
+  t.aligned = s.aligned;
   Product::describe(t);
   return t;
 }

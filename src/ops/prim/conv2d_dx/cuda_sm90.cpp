@@ -8,8 +8,6 @@
 
 namespace ebb::ops::cuda {
 
-std::vector<Kernel> conv2d_dx();
-
 namespace {
 
 namespace gemm = ebb::cuda::gemm;
@@ -45,9 +43,6 @@ struct Use {
     return whole(g.h) && whole(g.w) && whole(g.kh) && whole(g.kw) && s.in[0].dtype == s.in[1].dtype;
   }
   static auto operands(const Signature& s) { return epilogue_operands(s); }
-  static Program general(const Signature& s, Device& d) {
-    return gemm::general_program(conv2d_dx(), s, d);
-  }
 };
 
 }  // namespace

@@ -47,19 +47,19 @@ RowKernel kernel_of(int64_t bytes) {
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
-  const int64_t bytes = s.in[0].shape[1] * size_of(s.in[0].dtype);
-  const Params p{
-      .rows = s.in[0].shape[0], .count = s.in[1].shape.numel(), .fault = of(device).fault()};
-  return {.run = [p, bytes, &device](const Call& c) {
+  const int64_t element = size_of(s.in[0].dtype), bytes = s.in[0].shape[1] * element;
+  int64_t unit = s.aligned ? Signature::alignment : element;
+  while (bytes % unit != 0) unit /= 2;
+  const Params p{.rows = s.in[0].shape[0],
+                 .count = s.in[1].shape.numel(),
+                 .units = bytes / unit,
+                 .fault = of(device).fault()};
+  return {.run = [p, kernel = kernel_of(unit), &device](const Call& c) {
     Params now = p;
     now.table = static_cast<const char*>(c.in[0]);
     now.ids = static_cast<const int64_t*>(c.in[1]);
     now.out = static_cast<char*>(c.out[0]);
-    int64_t unit = 16;
-    while (bytes % unit != 0 || !is_aligned(now.table, unit) || !is_aligned(now.out, unit))
-      unit /= 2;
-    now.units = bytes / unit;
-    launch("embedding_rows", kernel_of(unit),
+    launch("embedding_rows", kernel,
            {.grid = blocks_for(p.count * now.units, threads), .block = threads}, now, of(device));
   }};
 }

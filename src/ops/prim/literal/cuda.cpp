@@ -11,7 +11,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   const int64_t count = s.out[0].shape.numel();
   const Tensor table(s.out[0], device.allocate(s.out[0].bytes()));
   device.copy(tensor_of(values, s.out[0].shape), table);
-  ebb::cuda::StridedCopy copy(size_of(s.out[0].dtype));
+  ebb::cuda::StridedCopy copy(size_of(s.out[0].dtype), s.aligned);
   copy.add({{.size = count, .from = 1, .to = 1}});
   return {.run = [=, &device](const Call& c) {
     void* const from = table.raw();

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "ops/prim/epilogue.h"
-#include "ops/prim/matmul/cuda_behind.h"
 #include "ops/prim/matmul/cuda_gemm.h"
 #include "ops/prim/matmul/cuda_sm90.h"
 #include "ops/prim/matmul/op.h"
@@ -31,6 +30,7 @@ GemmTask matmul_task(const Signature& s) {
   t.b_run = attrs.trans_b ? t.k : t.n;
   t.a_k = attrs.trans_a ? K::outer : K::inner;
   t.b_k = attrs.trans_b ? K::inner : K::outer;
+  t.aligned = s.aligned;
   return t;
 }
 
@@ -45,14 +45,16 @@ bool supports(const Signature& s, const Device&) {
 // The GEMM, then the sums of a's columns as it is stored.
 Program with_row_sums(const Signature& s, const Program& product, ebb::cuda::CudaDevice& device) {
   const int64_t rows = s.in[0].shape[0], cols = s.in[0].shape[1];
-  const auto run = [product, rows, cols, dtype = s.in[0].dtype, &device](const Call& c) {
+  const auto run = [product, rows, cols, dtype = s.in[0].dtype, aligned = s.aligned,
+                    &device](const Call& c) {
     product.run(c);
     ebb::cuda::column_sums({.x = c.in[0],
                             .dtype = dtype,
                             .rows = rows,
                             .cols = cols,
                             .workspace = static_cast<float*>(c.workspace),
-                            .out = static_cast<float*>(c.out[1])},
+                            .out = static_cast<float*>(c.out[1]),
+                            .aligned = aligned},
                            device);
   };
   const int64_t parts = ebb::cuda::column_sum_partials(rows, cols, device) * cols * int64_t{4};

@@ -5,7 +5,7 @@
 #include "backend/cuda/kit/activation.cuh"
 #include "backend/cuda/launch.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
-#include "ops/prim/matmul/cuda_behind.h"
+#include "ops/prim/matmul/cuda_gemm.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cuda {
@@ -91,13 +91,21 @@ void run_activate(DType dtype, const Params& p, ebb::cuda::CudaDevice& device) {
   });
 }
 
-// A gate without z as a result: z in the workspace, chunk by chunk of its rows.
+// The call of with_bias_alone(), whose result is at `z`.
+Call call_of_product(const EpilogueForm& e, const Call& c, void* z) {
+  Call product{{c.in[0], c.in[1]}, {z}, c.workspace};
+  if (e.add.bias) product.in.push_back(c.in[*e.add.bias]);
+  return product;
+}
+
+// A gate without z as a result: z in the workspace, chunk by chunk of its rows. Chunks of whole 16
+// rows are aligned as the operands are.
 Program prepare_gate(const Signature& s, const Form& e, Device& d) {
   const Signature all = with_bias_alone(s);
   const int64_t columns = all.out[0].shape[-1], k = s.in[0].shape[-1];
   const int64_t rows = columns == 0 ? 0 : all.out[0].shape.numel() / columns;
   constexpr int64_t fewest = 256, elements = 1 << 16;
-  const int64_t at_once = std::max(fewest, elements / std::max<int64_t>(1, columns));
+  const int64_t at_once = std::max(fewest, elements / std::max<int64_t>(1, columns) / 16 * 16);
   const auto product_of_rows = [&](int64_t count) {
     Signature p = all;
     p.in[0].shape = {count, k};

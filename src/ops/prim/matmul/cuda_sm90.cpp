@@ -3,12 +3,9 @@
 
 #include "backend/cuda/gemm/sm90/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
-#include "ops/prim/matmul/cuda_behind.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cuda {
-
-std::vector<Kernel> matmul();
 
 namespace gemm = ebb::cuda::gemm;
 
@@ -62,10 +59,6 @@ struct Use {
     return !a.trans_a && (e->kind == Kind::gated || !e->gate.erf);
   }
   static auto operands(const Signature& s) { return epilogue_operands(s); }
-  static Program general(const Signature& s, Device& d) {
-    if (epilogue_form(s).value().kind == Kind::scaled) return matmul_scaled(s, d);
-    return gemm::general_program(matmul(), s, d);
-  }
 };
 
 }  // namespace

@@ -113,12 +113,10 @@ void run(const PoolGeometry& g, const Call& c, CudaDevice& device) {
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const PoolGeometry g = pool_geometry(s, s.as<ops::MaxPool>());
-  return {.run = [g, dtype = s.in[0].dtype, &device](const Call& c) {
+  return {.run = [g, packs = s.aligned, dtype = s.in[0].dtype, &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      const bool packed = g.c % wide<T> == 0 && is_aligned(c.in[0], 16) &&
-                          is_aligned(c.in[1], 16) && is_aligned(c.out[0], 16);
-      packed ? run<T, wide<T>>(g, c, of(device)) : run<T, 1>(g, c, of(device));
+      packs && g.c % wide<T> == 0 ? run<T, wide<T>>(g, c, of(device)) : run<T, 1>(g, c, of(device));
     });
   }};
 }

@@ -429,8 +429,7 @@ void run_plain(const MomentsProblem& p, const Addresses& a, CudaDevice& device) 
 
 template <class T, int Pack>
 bool try_way(const MomentsProblem& p, const MomentsWay& w, const Addresses& a, CudaDevice& device) {
-  const bool fits = p.channels % Pack == 0 && is_aligned(a.x, Pack * sizeof(T));
-  if (!fits || p.channels == 0) return false;
+  if (p.channels % Pack != 0 || p.channels == 0) return false;
   if (p.pixels == 1 && try_rows<T, Pack>(p, a, device)) return true;
   if (w.plan.tile == 0) return false;
   run_images<T, Pack>(w.problem, w.plan, a, device);
@@ -443,13 +442,13 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   const MomentsWay best = moments_way(p, 16 / p.element, sms), narrow = moments_way(p, 1, sms);
   const auto arrived = device.allocate(std::max(best.items(), narrow.items()) * 4);
   const int64_t partials = std::max(best.partials(), narrow.partials());
-  const auto run = [=, dtype = s.in[0].dtype, &device](const Call& c) {
+  const auto run = [=, packs = s.aligned, dtype = s.in[0].dtype, &device](const Call& c) {
     const Addresses a{c.in[0], static_cast<float*>(c.out[0]), static_cast<float*>(c.out[1]),
                       static_cast<Stats*>(c.workspace), static_cast<unsigned*>(arrived->data())};
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      if (!try_way<T, wide<T>>(p, best, a, of(device)) && !try_way<T, 1>(p, narrow, a, of(device)))
-        run_plain<T>(p, a, of(device));
+      const bool done = packs && try_way<T, wide<T>>(p, best, a, of(device));
+      if (!done && !try_way<T, 1>(p, narrow, a, of(device))) run_plain<T>(p, a, of(device));
     });
   };
   return {.workspace = partials * static_cast<int64_t>(sizeof(Stats)), .run = run};

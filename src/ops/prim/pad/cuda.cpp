@@ -18,7 +18,7 @@ std::vector<CopyDim> dims_of(const Signature& s) {
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
-  ebb::cuda::StridedCopy copy(size_of(s.in[0].dtype));
+  ebb::cuda::StridedCopy copy(size_of(s.in[0].dtype), s.aligned);
   copy.add(dims_of(s));
   return {.run = [copy, &device](const Call& c) {
     copy.run("pad_copy", c.in, c.out[0], ebb::cuda::of(device));

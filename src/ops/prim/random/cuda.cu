@@ -59,8 +59,11 @@ __global__ __launch_bounds__(threads) void random_philox(const __grid_constant__
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const auto& a = s.as<ops::Random>();
   const int64_t size = Shape(a.shape).numel();
-  const Params p{
-      .images = s.in[1].shape[0], .size = size, .blocks = (size + 3) / 4, .use = random_use(a.use)};
+  const Params p{.images = s.in[1].shape[0],
+                 .size = size,
+                 .blocks = (size + 3) / 4,
+                 .use = random_use(a.use),
+                 .whole = size % 4 == 0 && s.aligned};
   const auto kernel = a.dist == "normal" ? random_philox<true> : random_philox<false>;
   return {.run = [p, kernel, &device](const Call& c) {
     Params now = p;
@@ -68,7 +71,6 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
     now.image = static_cast<const uint64_t*>(c.in[1]);
     now.step = static_cast<const uint64_t*>(c.in[2]);
     now.out = static_cast<float*>(c.out[0]);
-    now.whole = p.size % 4 == 0 && is_aligned(now.out, 16);
     launch("random_philox", kernel,
            {.grid = blocks_for(p.images * p.blocks, threads), .block = threads}, now, of(device));
   }};

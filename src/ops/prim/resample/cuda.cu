@@ -208,12 +208,12 @@ void run_taps(const Sizes& k, const Tables& t, const Call& c, CudaDevice& device
 }
 
 Program prepare_taps(const Signature& s, const Tune&, Device& device) {
-  return {.run = [k = sizes_of(s), t = tables_of(s, device), dtype = s.in[0].dtype,
-                  &device](const Call& c) {
+  return {.run = [k = sizes_of(s), t = tables_of(s, device), packs = s.aligned,
+                  dtype = s.in[0].dtype, &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      const bool packed = k.c % wide<T> == 0 && is_aligned(c.in[0], 16) && is_aligned(c.out[0], 16);
-      packed ? run_taps<T, wide<T>>(k, t, c, of(device)) : run_taps<T, 1>(k, t, c, of(device));
+      packs && k.c % wide<T> == 0 ? run_taps<T, wide<T>>(k, t, c, of(device))
+                                  : run_taps<T, 1>(k, t, c, of(device));
     });
   }};
 }
@@ -267,12 +267,12 @@ void run_blocks(const Sizes& k, const Blocks& b, const Call& c, CudaDevice& devi
 }
 
 Program prepare_blocks(const Signature& s, const Tune&, Device& device) {
-  return {.run = [k = sizes_of(s), b = *blocks_of(s), dtype = s.in[0].dtype,
+  return {.run = [k = sizes_of(s), b = *blocks_of(s), packs = s.aligned, dtype = s.in[0].dtype,
                   &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      const bool packed = k.c % wide<T> == 0 && is_aligned(c.in[0], 16) && is_aligned(c.out[0], 16);
-      packed ? run_blocks<T, wide<T>>(k, b, c, of(device)) : run_blocks<T, 1>(k, b, c, of(device));
+      packs && k.c % wide<T> == 0 ? run_blocks<T, wide<T>>(k, b, c, of(device))
+                                  : run_blocks<T, 1>(k, b, c, of(device));
     });
   }};
 }

@@ -8,7 +8,7 @@ namespace {
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const auto& a = s.as<Slice>();
   const Shape &x = s.in[0].shape, &y = s.out[0].shape;
-  ebb::cuda::StridedCopy copy(size_of(s.in[0].dtype));
+  ebb::cuda::StridedCopy copy(size_of(s.in[0].dtype), s.aligned);
   copy.add(ebb::cuda::copy_dims(y.sizes(), x.strides(), y.strides()),
            {.from = a.begin * x.strides()[static_cast<size_t>(a.dim)]});
   return {.run = [copy, &device](const Call& c) {

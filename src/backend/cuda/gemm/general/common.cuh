@@ -12,7 +12,7 @@ struct GemmOutput {
   const void *bias = nullptr, *residual = nullptr;
   DType dtype = DType::f32, bias_dtype = DType::f32, residual_dtype = DType::f32;
   int n = 0, residual_rows = 1;                  // result rows per residual row
-  bool vector = false, residual_vector = false;  // rows and `data` are aligned to 16 bytes
+  bool vector = false, residual_vector = false;  // 16-byte vectors of rows are aligned and full
 };
 
 template <class A, class B>

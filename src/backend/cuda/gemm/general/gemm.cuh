@@ -47,7 +47,8 @@ class Gemm {
                       .residual_dtype = task_.residual.value_or(DType::f32),
                       .dtype = task_.out,
                       .n = task_.n,
-                      .residual_rows = task_.residual_rows},
+                      .residual_rows = task_.residual_rows,
+                      .aligned = task_.aligned},
                      device);
   }
 
@@ -57,8 +58,8 @@ class Gemm {
   Params params(const GemmPointers& at) const {
     Params p{.a = a_, .b = b_, .a_data = at.a, .b_data = at.b, .a_dtype = task_.a};
     p.b_dtype = task_.b;
-    p.a_vector = aligned_vectors(at.a, task_.a, task_.a_run);
-    p.b_vector = aligned_vectors(at.b, task_.b, task_.b_run);
+    p.a_vector = task_.vectors(task_.a, task_.a_run);
+    p.b_vector = task_.vectors(task_.b, task_.b_run);
     p.splits = static_cast<int>(plan_.splits);
     p.partial_elements = task_.out_rows * task_.n;
     p.out.n = static_cast<int>(task_.n);
@@ -71,9 +72,9 @@ class Gemm {
       p.out.residual = at.residual;
       p.out.residual_dtype = task_.residual.value_or(DType::f32);
       p.out.residual_rows = static_cast<int>(task_.residual_rows);
-      p.out.residual_vector = aligned_vectors(at.residual, p.out.residual_dtype, task_.n);
+      p.out.residual_vector = task_.vectors(p.out.residual_dtype, task_.n);
     }
-    p.out.vector = aligned_vectors(p.out.data, p.out.dtype, task_.n);
+    p.out.vector = task_.vectors(p.out.dtype, task_.n);
     return p;
   }
 
@@ -87,7 +88,7 @@ class Gemm {
            device);
   }
 
-  // Launches if `Tile` is the plan's; `Vector`: only for aligned operands.
+  // Launches if `Tile` is the plan's; `Vector`: only for operands of vectors.
   template <class T, class Tile, bool Vector>
   bool tensor_tile(const Params& p, CudaDevice& device) const {
     if (plan_.m != Tile::m || plan_.n != Tile::n) return false;
@@ -114,11 +115,7 @@ class Gemm {
         tensor_tile<T, TensorTile<128, 128, 2, 2, 32, 4>, true>(p, device) ||
         narrow_tile<T>(p, device))
       return;
-    Gemm small = *this;  // fallback if an address is less aligned than the plan assumed
-    small.plan_.m = Small::m;
-    small.plan_.n = Small::n;
-    if (!small.template tensor_tile<T, Small, true>(p, device))
-      small.template tensor_tile<T, Small, false>(p, device);
+    if (!tensor_tile<T, Small, true>(p, device)) tensor_tile<T, Small, false>(p, device);
   }
 
   void simt(const Params& p, CudaDevice& device) const {

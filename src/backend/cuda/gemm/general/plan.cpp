@@ -38,11 +38,9 @@ bool on_tensor_cores(const GemmTask& t, const CudaDevice& device) {
   return t.a == DType::f16 || device.capability() >= 80;
 }
 
-bool vectors_fit(DType dtype, int64_t run) { return run * size_of(dtype) % 16 == 0; }
-
-// The fast forms of kernels apply to an operand, if its address is aligned.
-bool fast(DType dtype, int64_t run, K where) {
-  return vectors_fit(dtype, run) || (dtype == DType::f32 && where == K::inner);
+// The fast forms of kernels apply to an operand.
+bool fast(const GemmTask& t, DType dtype, int64_t run, K where) {
+  return t.vectors(dtype, run) || (dtype == DType::f32 && where == K::inner);
 }
 
 struct Choice {
@@ -72,7 +70,7 @@ double clocks(const GemmTask& t, const CudaDevice& device, const Choice& c) {
 
 std::vector<Tile> tiles_of(const GemmTask& t, const CudaDevice& device) {
   const bool tensor = on_tensor_cores(t, device);
-  const bool quick = fast(t.a, t.a_run, t.a_k) && fast(t.b, t.b_run, t.b_k) && t.a == t.b &&
+  const bool quick = fast(t, t.a, t.a_run, t.a_k) && fast(t, t.b, t.b_run, t.b_k) && t.a == t.b &&
                      (tensor || t.a == DType::f32);
   std::vector<Tile> out;
   const auto add = [&](std::span<const Tile> tiles) {
@@ -115,10 +113,6 @@ std::vector<Choice> choices_of(const GemmTask& t, const CudaDevice& device) {
 
 }  // namespace
 
-bool aligned_vectors(const void* data, DType dtype, int64_t run) {
-  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && vectors_fit(dtype, run);
-}
-
 bool gemm_supports(const GemmTask& t) {
   const int64_t tiles = ceil_div(t.m, 64) * ceil_div(t.n, 64);
   return t.m < largest_index && t.n < largest_index && t.k < largest_index &&
@@ -140,10 +134,13 @@ std::vector<Tune> gemm_space(const GemmTask& t, const CudaDevice& device) {
 
 GemmPlan gemm_plan(const GemmTask& t, const Tune& tune, const CudaDevice& device) {
   const Tune best = tune.values.empty() ? gemm_space(t, device)[0] : tune;
-  GemmPlan p{.tensor = on_tensor_cores(t, device),
-             .m = best.value("m", 64),
-             .n = best.value("n", 64),
-             .splits = best.value("split_k", 1)};
+  GemmPlan p{.tensor = on_tensor_cores(t, device), .splits = best.value("split_k", 1)};
+  // a choice of uses alike may name a tile that this one has no kernel for
+  for (const Tile& tile : tiles_of(t, device)) {
+    if (tile.m != best.value("m", 0) || tile.n != best.value("n", 0)) continue;
+    p.m = tile.m;
+    p.n = tile.n;
+  }
   if (p.splits > 1) p.workspace = p.splits * t.out_rows * t.n * 4;
   return p;
 }

@@ -27,6 +27,10 @@ struct GemmTask {
   int64_t a_run = 0, b_run = 0;
   K a_k = K::inner, b_k = K::inner;
   Narrow narrow = Narrow::none;
+  bool aligned = true;  // see Signature
+
+  // Whether an operand whose contiguous runs are so long can be accessed by 16-byte vectors.
+  bool vectors(DType dtype, int64_t run) const { return aligned && run * size_of(dtype) % 16 == 0; }
 };
 
 struct GemmPlan {
@@ -41,8 +45,6 @@ bool gemm_supports(const GemmTask& task);
 // Choices for the tuner, best guess first.
 std::vector<Tune> gemm_space(const GemmTask& task, const CudaDevice& device);
 GemmPlan gemm_plan(const GemmTask& task, const Tune& tune, const CudaDevice& device);
-// Whether 16-byte vectors from `data` on are aligned and do not cross runs of `run` elements.
-bool aligned_vectors(const void* data, DType dtype, int64_t run);
 
 // out[i] = partials[0][i] + partials[1][i] + ... + bias[i % n] + residual, in a fixed order.
 struct SplitKReduction {
@@ -52,6 +54,7 @@ struct SplitKReduction {
   void* out = nullptr;
   DType bias_dtype = DType::f32, residual_dtype = DType::f32, dtype = DType::f32;
   int64_t n = 1, residual_rows = 1;
+  bool aligned = true;  // out, see Signature
 };
 void reduce_split_k(const SplitKReduction& p, CudaDevice& device);
 
@@ -61,6 +64,7 @@ struct ColumnSums {
   DType dtype = DType::f32;
   int64_t rows = 0, cols = 0;
   float *workspace = nullptr, *out = nullptr;
+  bool aligned = true;  // see Signature
 };
 int64_t column_sum_partials(int64_t rows, int64_t cols, const CudaDevice& device);
 void column_sums(const ColumnSums& p, CudaDevice& device);

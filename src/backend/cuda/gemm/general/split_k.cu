@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(256)
   if (p.bias != nullptr || p.residual != nullptr)
 #pragma unroll
     for (int e = 0; e < 4; ++e) sum.v[e] += bias_and_residual(p, at + e);
-  if (p.dtype == DType::f32 && reinterpret_cast<uintptr_t>(p.out) % 16 == 0) {
+  if (p.dtype == DType::f32 && p.aligned) {
     *reinterpret_cast<Four*>(static_cast<float*>(p.out) + at) = sum;
     return;
   }
@@ -162,7 +162,7 @@ void column_sums(const ColumnSums& s, CudaDevice& device) {
   const ColumnParams p{.x = s.x,
                        .partials = s.workspace,
                        .dtype = s.dtype,
-                       .vector = aligned_vectors(s.x, s.dtype, s.cols),
+                       .vector = s.aligned && s.cols * size_of(s.dtype) % 16 == 0,
                        .rows = s.rows,
                        .cols = s.cols,
                        .rows_each = (s.rows + partials - 1) / partials};
@@ -171,9 +171,13 @@ void column_sums(const ColumnSums& s, CudaDevice& device) {
     case DType::f16: launch_column_sums<__half>(p, partials, device); break;
     default: launch_column_sums<float>(p, partials, device);
   }
-  reduce_split_k(
-      {.partials = s.workspace, .count = partials, .elements = s.cols, .out = s.out, .n = s.cols},
-      device);
+  reduce_split_k({.partials = s.workspace,
+                  .count = partials,
+                  .elements = s.cols,
+                  .out = s.out,
+                  .n = s.cols,
+                  .aligned = s.aligned},
+                 device);
 }
 
 }  // namespace ebb::cuda

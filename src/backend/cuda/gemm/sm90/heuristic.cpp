@@ -5,7 +5,6 @@
 #include "backend/cuda/gemm/sm90/problem.h"
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/tma.h"
-#include "backend/cuda/launch.h"
 #include "base/error.h"
 
 namespace ebb::cuda::gemm {
@@ -244,16 +243,6 @@ std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& de
   return all;
 }
 
-bool Prepared::takes(const Operands& o) const {
-  constexpr uintptr_t vector = 16;
-  const bool result = !aligned_result || is_aligned(o.out, vector);
-  return is_aligned(o.a, vector) && is_aligned(o.b, vector) && is_aligned(o.residual, vector) &&
-         is_aligned(o.grad_at, vector) && is_aligned(o.kept, vector) && result &&
-         std::ranges::all_of(o.more, [](const Operands::Pair& m) {
-           return is_aligned(m.a, vector) && is_aligned(m.b, vector);
-         });
-}
-
 Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device) {
   const auto it = std::find_if(all.rbegin(), all.rend(),
                                [&](const Kernel& k) { return k.supports(s, device); });
@@ -289,9 +278,7 @@ Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tun
 Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device) {
   const Choice c = choice_of(p, k.tiles, tune, device.sm_count());
   const auto run = [p, c, start = k.run, &device](const Operands& o) { start(p, c, o, device); };
-  return {.workspace = workspace_bytes(p, c),
-          .run = run,
-          .aligned_result = p.residual || p.post != Post::add || p.form == Form::phases};
+  return {.workspace = workspace_bytes(p, c), .run = run};
 }
 
 }  // namespace ebb::cuda::gemm

@@ -1,7 +1,6 @@
 // Kernels of ops that are one GEMM of sm_90a: all of a kernel but what the op means by it.
 #pragma once
 
-#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -14,11 +13,10 @@ namespace ebb::cuda::gemm {
 //   Kernels kernels(problem)
 //   bool supports(s)          what gemm::supports() cannot see from the problem
 //   operands(s)               a function that finds the Operands (but workspace) of a Call
-//   Program general(s, device)   runs where an address is not a multiple of 16
 template <class Use>
 struct OpKernel {
   static bool supports(const Signature& s, const Device& d) {
-    return Use::supports(s) && gemm::supports(Use::problem(s), of(d));
+    return s.aligned && Use::supports(s) && gemm::supports(Use::problem(s), of(d));
   }
 
   static std::vector<Tune> space(const Signature& s, const Device& d) {
@@ -29,13 +27,12 @@ struct OpKernel {
   static Program prepare(const Signature& s, const Tune& tune, Device& d) {
     const Problem p = Use::problem(s);
     const Prepared product = gemm::prepare(p, Use::kernels(p), tune, of(d));
-    const Program general = Use::general(s, d);
-    const auto run = [product, general, operands = Use::operands(s)](const Call& c) {
+    const auto run = [run = product.run, operands = Use::operands(s)](const Call& c) {
       Operands o = operands(c);
       o.workspace = c.workspace;
-      product.takes(o) ? product.run(o) : general.run(c);
+      run(o);
     };
-    return {.workspace = std::max(product.workspace, general.workspace), .run = run};
+    return {.workspace = product.workspace, .run = run};
   }
 };
 

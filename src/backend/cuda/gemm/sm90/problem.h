@@ -120,13 +120,12 @@ Groups groups(const Problem& p, const Choice& c);
 // Bytes of workspace: split-K partials, and those of A's row sums.
 int64_t workspace_bytes(const Problem& p, const Choice& c);
 
-// Whether TMA can read the operands, given that their addresses are multiples of 16.
+// Whether TMA can read the operands.
 bool can_load(const Problem& p);
-// Whether the kernels can add the residual, given that its address and the result's are too, and
-// sum the rows.
+// Whether the kernels can add the residual and sum the rows.
 bool can_finish(const Problem& p);
 
-// Addresses on the device.
+// Addresses on the device: all but those of the bias and of factors are multiples of 16.
 struct Operands {
   const void *a = nullptr, *b = nullptr, *bias = nullptr, *residual = nullptr;
   const void* grad_at = nullptr;  // Post::activation_grad: of the result's shape and type
@@ -139,8 +138,7 @@ struct Operands {
   void* kept = nullptr;  // z, the second result
 };
 
-// The kernels of one form and operand type. run: all addresses but bias and out are multiples of
-// 16; throws Error if there is no such tile.
+// The kernels of one form and operand type. run: throws Error if there is no such tile.
 struct Kernels {
   std::vector<TileSize> tiles;
   void (*run)(const Problem&, const Choice&, const Operands&, CudaDevice&) = nullptr;
@@ -160,16 +158,13 @@ Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tun
 bool supports(const Problem& p, const CudaDevice& device);
 std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& device);
 
-// A prepared GEMM, for operands at addresses that are multiples of 16.
 struct Prepared {
   int64_t workspace = 0;
   std::function<void(const Operands&)> run;
-  bool aligned_result = false;          // of the result must lie at multiples of 16
-  bool takes(const Operands& o) const;  // addresses
 };
 Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device);
 
-// What runs otherwise: the last of an op's kernels that supports the use.
+// The last of an op's kernels that supports the use.
 Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device);
 
 }  // namespace ebb::cuda::gemm

@@ -22,7 +22,7 @@ __device__ inline float value_at(const void* data, DType t, int64_t i) {
 template <class T>
 __device__ void store_four(void* out, int64_t i, const Vec<float, 4>& v, int count) {
   T* to = static_cast<T*>(out) + i;
-  if (count == 4 && reinterpret_cast<uintptr_t>(to) % sizeof(Vec<T, 4>) == 0) {
+  if (count == 4 && i % 4 == 0) {
     Vec<T, 4> four;
 #pragma unroll
     for (int e = 0; e < 4; ++e) four.v[e] = from_float<T>(v.v[e]);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/kit/elements.cuh"
@@ -34,17 +33,13 @@ inline MaskParams mask_of(const AttentionSizes& z, const Signature& s) {
   const BiasStrides strides = bias_strides(bias.shape);
   m.bias_n = strides.n, m.bias_a = strides.a, m.bias_t = strides.t;
   m.bias_dtype = bias.dtype;
-  m.pairs = z.s % 2 == 0;
+  m.pairs = z.s % 2 == 0 && s.aligned;
   return m;
 }
 
 // The same with them; `call` is unpacked.
 inline MaskParams mask_of(MaskParams m, const AttentionSizes& z, const Call& call) {
-  if (z.bias) {
-    m.bias = call.in[call_at(z).bias];
-    const auto pair = static_cast<uintptr_t>(2 * size_of(m.bias_dtype));
-    m.pairs = m.pairs && reinterpret_cast<uintptr_t>(m.bias) % pair == 0;
-  }
+  if (z.bias) m.bias = call.in[call_at(z).bias];
   if (z.key_lengths) m.key_lengths = static_cast<const int64_t*>(call.in[call_at(z).key_lengths]);
   return m;
 }
@@ -57,18 +52,12 @@ inline bool takes_mask(const Signature& s) {
   return bias == DType::f32 || bias == s.in[0].dtype;
 }
 
-// Whether tensor-core kernels for heads up to `widest` support the signature.
+// Whether tensor-core kernels for heads up to `widest` support the signature: 16-byte accesses of
+// every tensor, and of every head in it.
 inline bool on_tensor_cores(const Signature& s, const Device& device, int64_t widest) {
   const AttentionSizes z = attention_sizes(s);
-  return s.in[0].dtype != DType::f32 && z.k % 8 == 0 && z.k <= widest && z.scale > 0 &&
+  return s.aligned && s.in[0].dtype != DType::f32 && z.k % 8 == 0 && z.k <= widest && z.scale > 0 &&
          ebb::cuda::of(device).capability() >= 80;
-}
-
-// Whether 16-byte accesses are allowed on every tensor.
-inline bool all_aligned(std::initializer_list<const void*> tensors) {
-  uintptr_t bits = 0;
-  for (const void* t : tensors) bits |= reinterpret_cast<uintptr_t>(t);
-  return bits % 16 == 0;
 }
 
 }  // namespace ebb::ops::cuda

@@ -11,8 +11,6 @@
 
 namespace ebb::ops::cuda {
 
-std::vector<Kernel> attention();
-
 namespace {
 
 constexpr int64_t kWidest = 256, kWidestMasked = 128;
@@ -95,7 +93,6 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
       k = one;
   require(k.run != nullptr && splits > 0 && splits <= ceil_div(z.s, k.keys),
           "attention: there is no such choice of the tuner  at ", s.at);
-  const Program general = attention().back().prepare(s, {}, device);
   Sm90Params p{};
   p.f.z = head_sizes(z);
   p.f.mask = mask_of(z, s);
@@ -116,7 +113,6 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
       .block = 128};
   const auto run = [=, &d](const Call& given) {
     const Call call = unpacked(z, dtype, given);
-    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     Sm90Params own = p;
     own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), 64});
     own.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], k.keys));
@@ -138,7 +134,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     if (k.combine != nullptr)
       ebb::cuda::launch("attention_sm90_combine", k.combine, combine, own, d);
   };
-  return {.workspace = std::max(general.workspace, partial_bytes + partial_rows * 8), .run = run};
+  return {.workspace = partial_bytes + partial_rows * 8, .run = run};
 }
 
 }  // namespace

@@ -8,8 +8,6 @@
 
 namespace ebb::ops::cuda {
 
-std::vector<Kernel> attention();
-
 namespace {
 
 constexpr int64_t kWidest = 64, kMost = 256;  // queries and keys
@@ -69,7 +67,6 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   for (const ShortKernel& one : kernels(s))
     if (one.keys == best.value("keys", 0)) k = one;
   require(k.run != nullptr, "attention: there is no such choice of the tuner  at ", s.at);
-  const Program general = attention().back().prepare(s, {}, device);
   ShortParams p{};
   p.f.z = head_sizes(z);
   p.f.mask = mask_of(z, s);
@@ -79,7 +76,6 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
                       .shared = k.bytes};
   const auto run = [=, &d](const Call& given) {
     const Call call = unpacked(z, dtype, given);
-    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     ShortParams own = p;
     own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), kShortRows});
     own.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], k.keys));
@@ -89,7 +85,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     own.f.mask = mask_of(p.f.mask, z, call);
     ebb::cuda::launch("attention_sm90_short", z.plain() ? k.run : k.run_masked, launch, own, d);
   };
-  return {.workspace = general.workspace, .run = run};
+  return {.run = run};
 }
 
 }  // namespace

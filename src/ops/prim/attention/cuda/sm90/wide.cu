@@ -10,8 +10,6 @@
 
 namespace ebb::ops::cuda {
 
-std::vector<Kernel> attention();
-
 namespace {
 
 using S = WideShape;
@@ -76,7 +74,6 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const int64_t splits = best.value("splits", 0);
   require(splits > 0 && splits <= std::min(kMaxSplits, ceil_div(z.s, S::keys)),
           "attention: there is no such choice of the tuner  at ", s.at);
-  const Program general = attention().back().prepare(s, {}, device);
   WideParams p{};
   p.f.z = head_sizes(z);
   p.f.query_blocks = static_cast<int>(query_tiles(z));
@@ -85,7 +82,6 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const int64_t partial_bytes = rows * z.k * 4;
   const auto run = [=, &d](const Call& given) {
     const Call call = unpacked(z, dtype, given);
-    if (!all_aligned({call.in[0], call.in[1], call.in[2], call.out[0]})) return general.run(given);
     WideParams own = p;
     own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), S::queries});
     own.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], S::keys / 2));
@@ -95,7 +91,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     own.row_stats = reinterpret_cast<float2*>(static_cast<char*>(call.workspace) + partial_bytes);
     run_wide(dtype, own, d);
   };
-  return {.workspace = std::max(general.workspace, partial_bytes + rows * 8), .run = run};
+  return {.workspace = partial_bytes + rows * 8, .run = run};
 }
 
 }  // namespace
