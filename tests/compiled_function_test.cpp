@@ -8,8 +8,10 @@
 
 #include "backends.h"
 #include "base/random.h"
+#include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
+#include "ops/prim/slice/op.h"
 #include "ops/rms_norm/op.h"
 #include "ops/softmax/op.h"
 #include "runtime/plan.h"
@@ -82,7 +84,8 @@ TEST_P(CompiledFunctionOn, gives_the_bits_of_a_plan_to_every_thread) {
   const CompiledFunction f(g, context_);
   ASSERT_EQ(f.inputs().size(), 2u);
   ASSERT_EQ(f.outputs().size(), 2u);
-  constexpr size_t threads = 4;
+  // on a GPU threads need streams of their own: backend/cuda/streams_test.cpp
+  const size_t threads = context_.device->on_host() ? 4 : 1;
   std::vector<std::unique_ptr<Caller>> callers;
   for (size_t i = 0; i < threads; ++i)
     callers.push_back(std::make_unique<Caller>(f, *context_.device, 100 * i));
@@ -98,6 +101,35 @@ TEST_P(CompiledFunctionOn, gives_the_bits_of_a_plan_to_every_thread) {
     const NamedTensors expected = plan.run({{"x", c->host[0]}, {"gamma", c->host[1]}});
     EXPECT_TRUE(same(c->result(0), expected.at("normed")));
     EXPECT_TRUE(same(c->result(1), expected.at("mixed")));
+  }
+}
+
+// Ranges of memory are outputs as any others.
+TEST_P(CompiledFunctionOn, gives_slices_and_concatenations) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 64}});
+  const Value a = ops::map({x}, [](auto v) { return -v[0]; });
+  const Value b = ops::map({x}, [](auto v) { return v[0] * 2.0; });
+  g.output("of_input", ops::slice(x, 0, 1, 3));
+  g.output("a", a);
+  g.output("joined", ops::concat({a, b}, 0));
+  g.output("rows", ops::slice(b, 0, 2, 3));
+  const CompiledFunction f(g, context_);
+  Caller c(f, *context_.device, 7);
+  c.call();
+  const auto v = c.host[0].span<float>();
+  const Tensor of_input = c.result(0), minus = c.result(1), joined = c.result(2),
+               rows = c.result(3);
+  for (size_t i = 0; i < 256; ++i) {
+    EXPECT_EQ(minus.span<float>()[i], -v[i]);
+    EXPECT_EQ(joined.span<float>()[i], -v[i]);
+    EXPECT_EQ(joined.span<float>()[256 + i], 2 * v[i]);
+    if (i < 128) {
+      EXPECT_EQ(of_input.span<float>()[i], v[64 + i]);
+    }
+    if (i < 64) {
+      EXPECT_EQ(rows.span<float>()[i], 2 * v[128 + i]);
+    }
   }
 }
 

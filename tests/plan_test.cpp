@@ -405,6 +405,50 @@ TEST_P(PlanOn, other_copies__are_made) {
   EXPECT_TRUE(copied([](Value x) { return ops::slice(ops::silu(x), 0, 1, 3); }, {4, 65}));
 }
 
+// An update by a slice of another state takes what that held before, in either order.
+TEST_P(PlanOn, a_slice_of_a_state__is_of_what_it_held_before) {
+  for (const bool slice_first : {false, true})
+    for (const bool declared_first : {false, true}) {
+      Graph g;
+      const Value a = g.source(Source::Kind::state, "a", {DType::f32, {4, 64}});
+      g.source(Source::Kind::state, "b", {DType::f32, {2, 64}});
+      Value part = slice_first ? ops::slice(a, 0, 0, 2) : Value();
+      const Value next = plus(a, a);
+      if (!slice_first) part = ops::slice(a, 0, 0, 2);
+      if (declared_first) g.update("b", part);
+      g.update("a", next);
+      if (!declared_first) g.update("b", part);
+      Plan p(g, context(), unfused());
+      const Tensor start = noise({4, 64}, 8);
+      p.bind("a", start.clone());
+      p.bind("b", Tensor(DType::f32, {2, 64}));
+      p.run({});
+      const Tensor after = p.fetch("a"), slice = p.fetch("b");
+      for (size_t i = 0; i < 128; ++i) {
+        EXPECT_EQ(after.span<float>()[i], 2 * start.span<float>()[i]);
+        EXPECT_EQ(slice.span<float>()[i], start.span<float>()[i]) << slice_first << declared_first;
+      }
+    }
+}
+
+// A state as large as an update writes, whatever lies behind it in a larger tensor.
+TEST_P(PlanOn, an_update_by_a_prefix__writes_no_more_than_its_source) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {40}});
+  g.source(Source::Kind::state, "s", {DType::f32, {33}});
+  g.update("s", ops::slice(plus(x, x), 0, 0, 33));
+  Plan p(g, context(), unfused());
+  const auto memory = context().device->allocate(64 * sizeof(float));
+  const Tensor all({DType::f32, {64}}, memory);
+  context().device->copy(filled({DType::f32, {64}}, 7), all);
+  p.bind("s", Tensor({DType::f32, {33}}, memory));
+  p.run({{"x", noise({40}, 9)}});
+  Tensor after(Type{DType::f32, {64}});
+  context().device->copy(all, after);
+  EXPECT_NE(after.span<float>()[32], 7);
+  for (size_t i = 33; i < 64; ++i) EXPECT_EQ(after.span<float>()[i], 7) << i;
+}
+
 // What an update needs in its source's memory stays there.
 TEST_P(PlanOn, an_update__that_is_also_joined_to_another_value_is_right) {
   Graph g;

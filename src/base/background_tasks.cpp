@@ -1,6 +1,7 @@
 #include "base/background_tasks.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <thread>
 
@@ -17,7 +18,11 @@ std::future<void> taken(std::deque<std::future<void>>& from) {
 
 void BackgroundTasks::add(std::function<void()> task) {
   const size_t most = std::max(1u, std::thread::hardware_concurrency());
-  if (running_.size() >= most) taken(running_).get();
+  const auto is_done = [](const std::future<void>& task) {
+    return task.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  };
+  while (!running_.empty() && (running_.size() >= most || is_done(running_.front())))
+    taken(running_).get();
   running_.push_back(std::async(std::launch::async, std::move(task)));
 }
 

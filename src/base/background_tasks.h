@@ -14,7 +14,8 @@ class BackgroundTasks {
   BackgroundTasks(const BackgroundTasks&) = delete;
   BackgroundTasks& operator=(const BackgroundTasks&) = delete;
 
-  // Starts a task; where each processor has one, waits for the oldest. Throws what that threw.
+  // Starts a task; where each processor has one, waits for the oldest. Throws what the oldest ones
+  // that are done threw.
   void add(std::function<void()> task);
   // Waits for all. Throws what the first that failed threw.
   void finish();

@@ -32,8 +32,8 @@ struct ExpressionNode {
   Node node() const;
 };
 
-// Whether the outputs are an expression of the operands.
-inline bool is_elementwise(const Node& n) { return n.op->expr != nullptr; }
+// Whether it is a primitive whose outputs are an expression of the operands.
+inline bool is_elementwise(const Node& n) { return n.op->expr && n.op->reference; }
 // None if the node is more than an expression, or a reduction of one.
 std::optional<ExpressionNode> expression_node_of(const Graph& g, const Node& n);
 // Of an elementwise node.

@@ -27,12 +27,16 @@ struct Storage {
 
 class Planner {
  public:
-  Planner(const Graph& g, const std::function<NodeMemory(const Node&)>& memory_of)
+  // `joins`: operands of concatenations may be made in their place.
+  Planner(const Graph& g, const std::vector<NodeMemory>& memory, bool joins)
       : g_(g),
+        memory_(memory),
+        joins_(joins),
         of_value_(static_cast<size_t>(g.values()), -1),
         offset_(static_cast<size_t>(g.values())),
         in_place_already_(g.nodes().size()) {
-    for (const Node& n : g.nodes()) memory_.push_back(memory_of(n));
+    for (const NamedValue& u : g.updates())
+      for (int32_t v = u.value; updated_.insert(v).second && renamed(v) >= 0;) v = renamed(v);
   }
 
   MemoryPlan run() {
@@ -74,10 +78,17 @@ class Planner {
       }
       for (const int32_t v : n.out) {
         of_value_[static_cast<size_t>(v)] = static_cast<int32_t>(storages_.size());
-        storages_.push_back({.bytes = aligned(g_.type(v).bytes()), .first = i, .last = done(i)});
+        storages_.push_back({.bytes = g_.type(v).bytes(), .first = i, .last = done(i)});
       }
     }
     for (const NamedValue& o : g_.outputs()) storage(o.value).last = end();
+  }
+
+  // The value that `v` is under another shape, or -1.
+  int32_t renamed(int32_t v) const {
+    const int32_t p = g_.producer(v);
+    if (p < 0 || !g_.nodes()[static_cast<size_t>(p)].op->renames) return -1;
+    return g_.nodes()[static_cast<size_t>(p)].in[0];
   }
 
   // A range of a value's memory.
@@ -100,7 +111,11 @@ class Planner {
   }
   // Whether a value's storage holds it and no more.
   bool is_whole(int32_t v) {
-    return offset_[static_cast<size_t>(v)] == 0 && storage(v).bytes == aligned(g_.type(v).bytes());
+    return offset_[static_cast<size_t>(v)] == 0 && storage(v).bytes == g_.type(v).bytes();
+  }
+
+  bool any_updated(const std::vector<int32_t>& values) const {
+    return std::ranges::any_of(values, [&](int32_t v) { return updated_.contains(v); });
   }
 
   // The bytes of a step along the dim of a copy, where ranges of it are ranges of memory at
@@ -111,9 +126,10 @@ class Planner {
     return x.strides()[static_cast<size_t>(dim)] * static_cast<int64_t>(size_of(dtype));
   }
 
-  // Slices and splits that are ranges of their operands.
+  // Slices and splits that are ranges of their operands. What an update gives its source must be in
+  // memory of its own: the operand's may be another source, and written before the copy.
   bool lie_in_operands(const Node& n) {
-    if (!n.op->copy) return false;
+    if (!n.op->copy || any_updated(n.out)) return false;
     const CopyForm form = n.op->copy(g_.signature(n));
     std::vector<Range> ranges;
     for (const std::vector<CopyForm::Part>& parts : form.results) {
@@ -129,7 +145,7 @@ class Planner {
 
   // A concatenation of values that may lie side by side from the start.
   bool made_in_place(const Node& n) {
-    if (!n.op->copy || n.out.size() != 1) return false;
+    if (!joins_ || !n.op->copy || n.out.size() != 1 || any_updated(n.in)) return false;
     const CopyForm form = n.op->copy(g_.signature(n));
     const Type& whole = g_.type(n.out[0]);
     const auto step = step_of(whole.shape, form.dim, whole.dtype);
@@ -146,7 +162,7 @@ class Planner {
       begins.push_back(*step * at);
       at += part.end;
     }
-    Storage joined{.bytes = aligned(whole.bytes()), .first = end()};
+    Storage joined{.bytes = whole.bytes(), .first = end()};
     for (const int32_t s : storages) {
       joined.first = std::min(joined.first, storages_[static_cast<size_t>(s)].first);
       joined.last = std::max(joined.last, storages_[static_cast<size_t>(s)].last);
@@ -222,9 +238,8 @@ class Planner {
   void add_workspaces() {
     for (int32_t i = 0; i < end(); ++i) {
       workspace_.push_back(static_cast<int32_t>(storages_.size()));
-      storages_.push_back({.bytes = aligned(memory_[static_cast<size_t>(i)].workspace),
-                           .first = i,
-                           .last = done(i)});
+      storages_.push_back(
+          {.bytes = memory_[static_cast<size_t>(i)].workspace, .first = i, .last = done(i)});
     }
   }
 
@@ -236,14 +251,15 @@ class Planner {
     std::stable_sort(todo.begin(), todo.end(),
                      [](const Storage* a, const Storage* b) { return a->bytes > b->bytes; });
     for (Storage* s : todo) {
+      const int64_t bytes = aligned(s->bytes);
       int64_t at = 0;
       for (const Storage* p : placed) {  // ordered by offset
         if (p->last < s->first || s->last < p->first) continue;
-        if (p->offset >= at + s->bytes) break;
-        at = std::max(at, p->offset + p->bytes);
+        if (p->offset >= at + bytes) break;
+        at = std::max(at, p->offset + aligned(p->bytes));
       }
       s->offset = at;
-      arena_ = std::max(arena_, at + s->bytes);
+      arena_ = std::max(arena_, at + bytes);
       placed.insert(std::upper_bound(
                         placed.begin(), placed.end(), s,
                         [](const Storage* a, const Storage* b) { return a->offset < b->offset; }),
@@ -265,7 +281,9 @@ class Planner {
   }
 
   const Graph& g_;
-  std::vector<NodeMemory> memory_;
+  const std::vector<NodeMemory>& memory_;
+  bool joins_;
+  std::set<int32_t> updated_;  // what updates give their sources, also under other shapes
   std::vector<Storage> storages_;
   std::vector<int32_t> of_value_;  // storage of a value
   std::vector<int64_t> offset_;    // of a value in its storage, bytes
@@ -284,7 +302,12 @@ int64_t source_bytes(const Graph& g) {
 }
 
 MemoryPlan plan_memory(const Graph& g, const std::function<NodeMemory(const Node&)>& memory_of) {
-  return Planner(g, memory_of).run();
+  std::vector<NodeMemory> memory;
+  for (const Node& n : g.nodes()) memory.push_back(memory_of(n));
+  MemoryPlan joined = Planner(g, memory, true).run();
+  // Parts that are made in place take the whole's memory from the first of them on.
+  MemoryPlan copied = Planner(g, memory, false).run();
+  return joined.arena_bytes <= copied.arena_bytes ? joined : copied;
 }
 
 }  // namespace ebb

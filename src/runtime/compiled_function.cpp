@@ -24,6 +24,17 @@ Graph with_outputs_as_updates(const Graph& g) {
   return rw.take();
 }
 
+void check_alignment(const CompiledFunction::Memory& memory) {
+  const auto check = [](const void* p, int64_t alignment, const char* what) {
+    const auto past = reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(alignment);
+    require(past == 0, "function: ", what, " must lie at a multiple of ", alignment,
+            " bytes (it lies ", past, " past one)");
+  };
+  for (const void* p : memory.in) check(p, Signature::alignment, "an input");
+  for (const void* p : memory.out) check(p, Signature::alignment, "an output");
+  check(memory.workspace, 64, "the workspace");
+}
+
 }  // namespace
 
 CompiledFunction::CompiledFunction(const Graph& g, const Context& context)
@@ -73,6 +84,7 @@ void CompiledFunction::run(const Memory& memory) const {
           memory.in.size(), " and ", memory.out.size(), ")");
   require(memory.workspace != nullptr || workspace_bytes_ == 0,
           "function: it needs a workspace of ", workspace_bytes_, " bytes");
+  if (!device_->on_host()) check_alignment(memory);
   Call call;
   for (const Step& s : steps_) {
     call.in.clear();

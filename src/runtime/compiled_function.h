@@ -1,5 +1,6 @@
 // CompiledFunction: a graph compiled for a device and called with the caller's memory, as a library
-// of kernels calls its ops. A call takes no memory and waits for nothing.
+// of kernels calls its ops. A call takes no memory and waits for nothing; the first one may, where
+// a GPU loads generated code.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,9 @@ class CompiledFunction {
     std::span<void*const> in, out;
     void* workspace = nullptr;
   };
-  // Enqueues the work. Threads may call at once with memory of their own; on a GPU it goes to the
-  // calling thread's stream (backend/cuda/device.h). Throws Error.
+  // Enqueues the work. Threads may call at once with memory of their own, on a GPU each with an
+  // OnStream (backend/cuda/device.h): one for work that waits for nothing of others in between.
+  // Throws Error.
   void run(const Memory& memory) const;
 
  private:

@@ -187,7 +187,7 @@ std::shared_ptr<Buffer> CudaDevice::allocate(int64_t bytes) {
   }
   check(status, "allocating memory");
   auto buffer = std::make_shared<DeviceBuffer>(data, size);
-  check(cudaMemsetAsync(data, 0, static_cast<size_t>(size), stream_), "clearing memory");
+  check(cudaMemsetAsync(data, 0, static_cast<size_t>(size), stream()), "clearing memory");
   return buffer;
 }
 
@@ -195,17 +195,17 @@ void CudaDevice::copy(const Tensor& from, const Tensor& to) {
   require(from.type() == to.type(), "copy: types differ (", from.type(), ", ", to.type(), ")");
   if (from.bytes() == 0) return;
   if (from.buffer()->on_host() && !to.buffer()->on_host()) {
-    staging().copy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()), stream_);
+    staging().copy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()), stream());
     return;
   }
   check(cudaMemcpyAsync(to.raw(), from.raw(), static_cast<size_t>(from.bytes()), cudaMemcpyDefault,
-                        stream_),
+                        stream()),
         "copying");
   if (to.buffer()->on_host()) synchronize();
 }
 
 void CudaDevice::fill(const Tensor& to, const ReadBytes& read) {
-  staging().fill(to.raw(), to.bytes(), read, stream_);
+  staging().fill(to.raw(), to.bytes(), read, stream());
 }
 
 Staging& CudaDevice::staging() {
@@ -216,7 +216,8 @@ Staging& CudaDevice::staging() {
 
 void CudaDevice::synchronize() {
   require_here();
-  cudaError_t status = cudaStreamSynchronize(stream_);
+  cudaError_t status = cudaStreamSynchronize(stream());
+  if (status == cudaSuccess) status = cudaStreamSynchronize(stream_);
   // after an error the main stream may not have waited for the side stream
   if (status == cudaSuccess) status = cudaStreamSynchronize(side_stream_);
   check(status, "waiting for the device");
@@ -229,48 +230,40 @@ std::unique_ptr<CapturedGraph> CudaDevice::capture(const std::function<void()>& 
   require_here();
   if (launch_blocking()) return nullptr;
   cudaGraph_t graph = nullptr;
-  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a graph");
+  const cudaStream_t here = stream();
+  check(cudaStreamBeginCapture(here, cudaStreamCaptureModeThreadLocal), "recording a graph");
   try {
     work();
   } catch (...) {
-    cudaStreamEndCapture(stream_, &graph);
+    cudaStreamEndCapture(here, &graph);
     if (graph) cudaGraphDestroy(graph);
     cudaGetLastError();
     throw;
   }
-  check(cudaStreamEndCapture(stream_, &graph), "recording a graph");
-  return std::make_unique<CudaGraph>(graph, stream_);
+  check(cudaStreamEndCapture(here, &graph), "recording a graph");
+  return std::make_unique<CudaGraph>(graph, here);
 }
 
 std::unique_ptr<Event> CudaDevice::record_event() {
   require_here();
-  return std::make_unique<CudaEvent>(stream_);
+  return std::make_unique<CudaEvent>(stream());
 }
 
 std::unique_ptr<Event> CudaDevice::on_side_stream(const std::function<void()>& work) {
   const auto here = record_event();
-  const bool waited = waited_;
-  std::swap(stream_, side_stream_);
-  const auto back = [&] {
-    std::swap(stream_, side_stream_);
-    waited_ = waited;
-  };
-  try {
-    wait(*here);
-    work();
-    auto end = record_event();
-    back();
-    return end;
-  } catch (...) {
-    back();
-    throw;
-  }
+  const OnStream side(*this, side_stream_);
+  wait(*here);
+  work();
+  return record_event();
 }
 
 void CudaDevice::wait(const Event& event) {
-  check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).event()),
+  check(cudaStreamWaitEvent(stream(), static_cast<const CudaEvent&>(event).event()),
         "waiting for other work");
-  waited_ = true;
+  if (OnStream* s = on_stream())
+    s->started_ = false;
+  else
+    waited_ = true;
 }
 
 }  // namespace ebb::cuda

@@ -339,6 +339,13 @@ int run(const GenerateFlags& o) {
     line.finish();
     files.finish();
     return interrupted(o, files.count(), signals.requested());
+  } catch (...) {
+    try {
+      files.finish();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());  // beside what ended the run
+    }
+    throw;
   }
 }
 
