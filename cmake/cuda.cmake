@@ -52,6 +52,7 @@ function(ebb_add_cuda target)
   add_library(ebb_cuda_sm90 OBJECT ${sm90})
   set_target_properties(ebb_cuda_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real)
   foreach(objects ebb_cuda ebb_cuda_sm90)
+    set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_include_directories(${objects} PRIVATE src ${CMAKE_BINARY_DIR}/generated)
     target_compile_options(
       ${objects} PRIVATE -Xfatbin=-compress-all -compress-mode=size --expt-relaxed-constexpr

@@ -49,7 +49,7 @@ endfunction()
 
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*/test.cpp src/*_test.cpp tests/*.cpp)
 list(FILTER test_sources EXCLUDE REGEX "/tests/fuzz/")
-list(REMOVE_ITEM test_sources ${support_sources})
+list(REMOVE_ITEM test_sources ${support_sources} ${support}/stand_in_torch.cpp)
 if(NOT EBB_CUDA)
   list(FILTER test_sources EXCLUDE REGEX "${ebb_cuda_files}")
 endif()
@@ -72,10 +72,22 @@ elseif(test_sources)
   list(REMOVE_ITEM test_sources ${sampler_tests})
   ebb_test_program(ebb_sampler_tests ebb_samplers_static ${sampler_tests})
   ebb_test_program(ebb_tests ebb_engine ${test_sources})
-  add_dependencies(ebb_tests ebb)
+  add_dependencies(ebb_tests ebb stand_in_torch)
   if(EBB_CUDA)
     ebb_cuda_tests(ebb_tests)
   endif()
+endif()
+
+if(NOT EBB_SANITIZE)
+  # A library of the name by which torch's is found.
+  add_library(stand_in_torch SHARED ${support}/stand_in_torch.cpp)
+  target_include_directories(stand_in_torch PRIVATE src)
+  target_link_libraries(stand_in_torch PRIVATE ebb_options)
+  set_target_properties(stand_in_torch PROPERTIES OUTPUT_NAME torch_cpu LIBRARY_OUTPUT_DIRECTORY
+                                                  ${CMAKE_BINARY_DIR}/stand_in)
+  set_source_files_properties(
+    ${CMAKE_SOURCE_DIR}/src/torch/torch_test.cpp
+    PROPERTIES COMPILE_DEFINITIONS EBB_STAND_IN_TORCH="$<TARGET_FILE:stand_in_torch>")
 endif()
 
 # A check is a script that lists violations and that knows, with --self-test, a tree that has some.

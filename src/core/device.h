@@ -54,6 +54,13 @@ class Device {
   // Fills `to`, in this device's memory, with what `read` gives of as many bytes. All of it is read
   // when this returns, but the device may not have it yet. Throws what `read` throws.
   virtual void fill(const Tensor& to, const ReadBytes& read);
+  // What `work` enqueues goes to a stream of the caller's, of this device and of its API's type.
+  virtual void run_on(void* stream, const std::function<void()>& work) {
+    static_cast<void>(stream);
+    work();
+  }
+  // Runs what may load code, while any thread captures a stream.
+  virtual void run_loading(const std::function<void()>& work) { work(); }
   virtual void synchronize() = 0;  // waits for all that was enqueued; throws Error if any failed
   // Captures `work`, which only enqueues kernels and copies on the device, without running it.
   // Null: the device has no graph capture, and `work` was not called.
@@ -79,6 +86,7 @@ class Device {
 struct DeviceOptions {
   int64_t threads = 0;  // CPU threads; 0: all that this process may use
   std::string chip;     // of a GPU that is only described: graphs are lowered for it; "": one here
+  int index = 0;        // of the GPU among those here
 };
 
 }  // namespace ebb

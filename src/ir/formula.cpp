@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "ir/activations.h"
 
 namespace ebb {
 namespace {
@@ -46,9 +47,10 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void fails(std::string_view what) const {
-    fail("formula: column ", at_ + 1, ": ", what, "  ", text_);
+  [[noreturn]] void fails_at(size_t at, std::string_view what) const {
+    fail("formula: column ", at + 1, ": ", what, "  ", text_);
   }
+  [[noreturn]] void fails(std::string_view what) const { fails_at(at_, what); }
   void skip_spaces() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
   }
@@ -149,13 +151,17 @@ class Parser {
     while (takes(","));
     wants(")");
     const std::optional<ScalarOpInfo> f = function_of(word);
+    const auto a = std::ranges::find(activations(), word, &Activation::name);
+    if (!f && a != activations().end()) {
+      if (x.size() != 1) fails_at(begin, str(word, " takes 1 (got ", x.size(), ")"));
+      return a->of(x[0]);
+    }
     if (!f) unknown("function", word, begin, functions());
     const bool folds = f->op == ScalarOp::min || f->op == ScalarOp::max;
     const auto given = static_cast<int>(x.size());
-    if (folds ? given < 2 : given != f->arguments) {
-      at_ = begin;
-      fails(str(word, " takes ", f->arguments, folds ? " and more" : "", " (got ", given, ")"));
-    }
+    if (folds ? given < 2 : given != f->arguments)
+      fails_at(begin,
+               str(word, " takes ", f->arguments, folds ? " and more" : "", " (got ", given, ")"));
     if (f->arguments == 1) return Scalar::make(f->op, x[0]);
     if (f->arguments == 3) return Scalar::make(f->op, x[0], x[1], x[2]);
     Scalar out = Scalar::make(f->op, x[0], x[1]);
@@ -169,6 +175,7 @@ class Parser {
       const ScalarOpInfo& info = info_of(static_cast<ScalarOp>(i));
       if (info.arguments > 0) out.emplace_back(info.name);
     }
+    for (const Activation& a : activations()) out.push_back(a.name);
     return out;
   }
 

@@ -12,7 +12,7 @@ namespace ebb {
 // A formula of the inputs `names`, or several with commas between them, as an expression of as many
 // results. Numbers; + - * / and ** with Python's precedence; < > <= >= == != give 1 or 0, and do
 // not chain; parentheses; the functions of Scalar by name (exp, rsqrt, erf, ...), where(c, a, b)
-// for select, min and max of two and more.
+// for select, min and max of two and more, and activations (ir/activations.h).
 //
 //   parse_formula("x * sigmoid(1.702 * x), y ** 2", {"x", "y"})
 //

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/prim/pointwise/op.h"
 #include "runtime/chosen_kernel.h"
 #include "runtime/lowering.h"
 #include "runtime/run_step.h"
@@ -30,6 +31,15 @@ void check_alignment(const CompiledFunction::Memory& memory) {
   require_aligned("function: the workspace", memory.workspace, 64);
 }
 
+// x -> x, as a node that a kernel runs.
+Graph copied(const Type& type) {
+  Graph g;
+  const Scalar x[] = {Scalar::input(0)};
+  const ops::Pointwise same{.expr = Expr(1, x), .dtypes = std::string(name_of(type.dtype))};
+  g.output("y", g.add1(ops::def::pointwise(), same, {g.input("x", type)}));
+  return g;
+}
+
 }  // namespace
 
 CompiledFunction::CompiledFunction(const Graph& g, const Context& context)
@@ -46,8 +56,6 @@ CompiledFunction::CompiledFunction(const Graph& g, const Context& context)
   std::vector<ChosenKernel> chosen = choose_kernels(low, context);
   size_t next = 0;
   const MemoryPlan plan = plan_memory(low, [&](const Node&) { return chosen[next++].memory(); });
-  require(plan.copies.empty(), "function: output '", plan.copies.empty() ? "" : plan.copies[0].name,
-          "' is the same value as another one");
   workspace_bytes_ = plan.arena_bytes;
   const auto place = [&](int32_t value) {
     const Placement& p = plan.values[static_cast<size_t>(value)];
@@ -63,6 +71,12 @@ CompiledFunction::CompiledFunction(const Graph& g, const Context& context)
     for (const int32_t v : n.in) step.in.push_back(place(v));
     for (const int32_t v : n.out) step.out.push_back(place(v));
     steps_.push_back(std::move(step));
+  }
+  for (const NamedValue& c : plan.copies) {
+    std::vector<ChosenKernel> copy = choose_kernels(copied(low.type(c.value)), context);
+    const Place to = place(low.find_source(c.name)->value);
+    steps_.push_back(
+        {std::move(copy[0].sig), std::move(copy[0].program), {place(c.value)}, {to}, 0});
   }
 }
 

@@ -13,8 +13,8 @@ namespace ebb {
 
 class CompiledFunction {
  public:
-  // Of a graph of inputs and outputs alone, each output computed by itself, or an input. Throws
-  // Error.
+  // Of a graph of inputs and outputs alone. Outputs that are one value, or an input, are copies.
+  // Throws Error.
   CompiledFunction(const Graph& g, const Context& context);
 
   // In the order of the graph.
@@ -22,8 +22,9 @@ class CompiledFunction {
   const std::vector<Type>& outputs() const { return outputs_; }
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  // Addresses on the device: of the inputs and outputs, which do not overlap, at multiples of
-  // Signature::alignment, and of the workspace, at a multiple of 64; null if it needs none.
+  // Addresses on the device: of the inputs and outputs, at multiples of Signature::alignment, and
+  // of the workspace, at a multiple of 64; null if it needs none. Inputs and outputs do not
+  // overlap, but where the function is one elementwise op an output may be an input.
   struct Memory {
     std::span<void*const> in, out;
     void* workspace = nullptr;

@@ -86,7 +86,7 @@ struct CudaDevice::LazyStaging {
 };
 
 CudaDevice::CudaDevice(int index)
-    : here_(true),
+    : index_(index),
       staging_(std::make_unique<LazyStaging>()),
       compiler_(std::make_unique<Compiler>(index)) {
   check(cudaSetDevice(index), "opening the device");
@@ -120,7 +120,7 @@ CudaDevice::CudaDevice(Chip chip)
       compiler_(std::make_unique<Compiler>(0)) {}
 
 CudaDevice::~CudaDevice() {
-  if (!here_) return;
+  if (!(index_ >= 0)) return;
   cudaStreamSynchronize(side_stream_);
   cudaStreamSynchronize(stream_);
   staging_.reset();
@@ -156,7 +156,7 @@ bool CudaDevice::take_early_start() {
 
 std::string CudaDevice::description() const {
   return str(chip_.name, ", ", chip_.sm_count, " SMs, compute capability ", chip_.capability / 10,
-             ".", chip_.capability % 10, here_ ? "" : " (described, not here)");
+             ".", chip_.capability % 10, (index_ >= 0) ? "" : " (described, not here)");
 }
 
 bool CudaDevice::fast_in(DType dtype) const {
@@ -164,7 +164,7 @@ bool CudaDevice::fast_in(DType dtype) const {
 }
 
 void CudaDevice::require_here() const {
-  require(here_, "cuda: the device is only described, nothing can run on it  ", chip_.name);
+  require((index_ >= 0), "cuda: the device is only described, nothing can run on it  ", chip_.name);
 }
 
 int64_t CudaDevice::free_memory() const {
@@ -266,6 +266,44 @@ void CudaDevice::wait(const Event& event) {
     waited_ = true;
 }
 
+// The device of the calling thread for a while.
+class OnDevice {
+ public:
+  explicit OnDevice(int index) {
+    check(cudaGetDevice(&before_), "asking for the device");
+    if (before_ != index) check(cudaSetDevice(index), "choosing the device");
+    changed_ = before_ != index;
+  }
+  ~OnDevice() {
+    if (changed_) cudaSetDevice(before_);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+void CudaDevice::run_on(void* stream, const std::function<void()>& work) {
+  const OnDevice here(index_);
+  const OnStream on(*this, static_cast<cudaStream_t>(stream));
+  work();
+}
+
+void CudaDevice::run_loading(const std::function<void()>& work) {
+  const OnDevice here(index_);
+  struct Relaxed {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    Relaxed() { exchange(); }
+    ~Relaxed() { exchange(); }
+    void exchange() {
+      check(cudaThreadExchangeStreamCaptureMode(&mode), "changing the mode of captures");
+    }
+  } relaxed;
+  work();
+}
+
 }  // namespace ebb::cuda
 
 namespace ebb::backend::cuda {
@@ -292,7 +330,9 @@ std::shared_ptr<Device> open(const DeviceOptions& options) {
   const cudaError_t status = cudaGetDeviceCount(&count);
   require(status == cudaSuccess && count > 0, "device: there is no CUDA device here (",
           why_no_device(status), ")");
-  return std::make_shared<ebb::cuda::CudaDevice>(0);
+  require(options.index >= 0 && options.index < count, "device: there are ", count,
+          " CUDA devices here (asked for index ", options.index, ")");
+  return std::make_shared<ebb::cuda::CudaDevice>(options.index);
 }
 
 }  // namespace ebb::backend::cuda

@@ -27,7 +27,7 @@ class OnStream;
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int index);
+  explicit CudaDevice(int index);  // among those here
   // A chip that is not here: graphs are lowered for it, and nothing can run.
   explicit CudaDevice(Chip chip);
   ~CudaDevice() override;
@@ -51,6 +51,8 @@ class CudaDevice final : public Device {
   bool has_side_stream() const override { return true; }
   std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) override;
   void wait(const Event& event) override;
+  void run_on(void* stream, const std::function<void()>& work) override;
+  void run_loading(const std::function<void()>& work) override;
 
   // Where kernels go: the stream of the calling thread's OnStream, else the device's own.
   cudaStream_t stream() const;
@@ -70,7 +72,7 @@ class CudaDevice final : public Device {
   void require_here() const;    // throws Error for a chip that is only described
 
   Chip chip_;
-  bool here_ = false;
+  int index_ = -1;  // among the devices here; -1: it is only described
   cudaStream_t stream_ = nullptr, side_stream_ = nullptr;
   bool waited_ = false;
   Fault* fault_ = nullptr;

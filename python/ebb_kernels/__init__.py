@@ -1,0 +1,43 @@
+"""ebb's kernels for PyTorch: norms, modulation, rotary embeddings, gated products, attention, and
+any expression. See docs/python.md of ebb."""
+
+__version__ = "0.1.0"
+
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("ebb_kernels needs torch 2.10 or newer (pip install torch)") from error
+
+from .ops import (  # noqa: E402
+    ada_norm,
+    adamw_,
+    add_norm,
+    attention,
+    gated,
+    group_norm,
+    layer_norm,
+    linear_act,
+    linear_gated,
+    map,
+    qk_norm_rope,
+    rms_norm,
+    rope,
+    softmax,
+)
+
+__all__ = [
+    "ada_norm",
+    "adamw_",
+    "add_norm",
+    "attention",
+    "gated",
+    "group_norm",
+    "layer_norm",
+    "linear_act",
+    "linear_gated",
+    "map",
+    "qk_norm_rope",
+    "rms_norm",
+    "rope",
+    "softmax",
+]

@@ -1,0 +1,253 @@
+"""The operators that torch sees: schemas, kernels, fakes, gradients and autocast of every function
+that the shared object has. All of it follows from the schemas and one table."""
+
+import functools
+import re
+from dataclasses import dataclass
+
+import torch
+
+from . import _library, reference
+
+_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+
+
+def _like(x, shape=None, dtype=None):
+    return x.new_empty(x.shape if shape is None else shape, dtype=dtype or x.dtype)
+
+
+def _norm_dtype(rounding, dtype, x, weight, *modulation):
+    if dtype:
+        return _DTYPES[dtype]
+    out = x.dtype
+    if rounding != "once":
+        if weight is not None:
+            out = weight.dtype if rounding == "diffusers" else torch.promote_types(out, weight.dtype)
+        for m in modulation:
+            out = out if m is None else torch.promote_types(out, m.dtype)
+    return out
+
+
+def _fake_rms_norm(x, weight, bias, eps, offset, rounding, dtype):
+    return _like(x, dtype=_norm_dtype(rounding, dtype, x, weight))
+
+
+def _fake_layer_norm(x, weight, bias, eps, dtype):
+    return _like(x, dtype=_norm_dtype("once", dtype, x, weight))
+
+
+def _fake_ada_norm(x, scale, shift, weight, bias, kind, eps, rounding, dtype):
+    return _like(x, dtype=_norm_dtype(rounding, dtype, x, weight, scale, shift))
+
+
+def _fake_add_norm(
+    x, add, gate, scale, shift, weight, bias, kind, eps, offset, rounding, dtype
+):
+    return _like(x, dtype=_norm_dtype(rounding, dtype, x, weight, scale, shift)), _like(x)
+
+
+def _fake_gated(x, other, act, gate):
+    return _like(x) if other is not None else _like(x, (*x.shape[:-1], x.shape[-1] // 2))
+
+
+def _fake_linear_gated(x, weight, bias, act, gate):
+    return _like(x, (*x.shape[:-1], weight.shape[0] // 2))
+
+
+def _fake_linear_act(x, weight, bias, act):
+    return _like(x, (*x.shape[:-1], weight.shape[0]))
+
+
+def _fake_attention(q, k, v, bias, scale, causal):
+    return _like(q), _like(q, (q.shape[0], q.shape[2], q.shape[1]), torch.float32)
+
+
+def _fake_map(inputs, formula, names, dtype):
+    widest = functools.reduce(torch.promote_types, (x.dtype for x in inputs))
+    shape = torch.broadcast_shapes(*(x.shape for x in inputs))
+    return _like(inputs[0], shape, _DTYPES.get(dtype, widest))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    fake: callable
+    # Of the results, how many the gradients are made from; the operands are always.
+    saves_results: bool = False
+    autocast: bool = False  # floats are cast to autocast's dtype, as torch does for its products
+
+
+_TABLE = {
+    "rms_norm": _Entry(_fake_rms_norm),
+    "layer_norm": _Entry(_fake_layer_norm),
+    "ada_norm": _Entry(_fake_ada_norm),
+    "add_norm": _Entry(_fake_add_norm),
+    "group_norm": _Entry(lambda x, *_: _like(x)),
+    "softmax": _Entry(lambda x: _like(x)),
+    "rope": _Entry(lambda x, *_: _like(x)),
+    "qk_norm_rope": _Entry(lambda q, k, *_: (_like(q), _like(k))),
+    "gated": _Entry(_fake_gated),
+    "linear_gated": _Entry(_fake_linear_gated, autocast=True),
+    "linear_act": _Entry(_fake_linear_act, autocast=True),
+    "attention": _Entry(_fake_attention, saves_results=True, autocast=True),
+    "map": _Entry(_fake_map),
+    "adamw": _Entry(lambda *_: None),
+}
+
+
+def _without_defaults(schema):
+    """Torch leaves out arguments that are the defaults when it calls Python."""
+    return re.sub(r'=("[^"]*"|[^,)]*)', "", schema)
+
+
+def _parts(schema):
+    """The name, the kinds of the operands and the number of attributes."""
+    name, _, rest = schema.partition("(")
+    types = [p.rsplit(" ", 1)[0] for p in rest.rpartition(") -> ")[0].split(", ") if p]
+    operands = [t for t in types if t.startswith("Tensor")]
+    return name, operands, len(types) - len(operands)
+
+
+def _dense(function):
+    """The function with dense results."""
+
+    def dense(*arguments):
+        out = function(*arguments)
+        if isinstance(out, tuple):
+            return tuple(y.contiguous() for y in out)
+        return out if out is None else out.contiguous()
+
+    return dense
+
+
+class _Function:
+    """One function's operators in a namespace."""
+
+    def __init__(self, library, namespace, schema, reference_on_cpu):
+        self.name, self.operands, self.attributes = _parts(schema)
+        self.entry = _TABLE[self.name]
+        self.forward = getattr(getattr(torch.ops, namespace), self.name).default
+        self.results = schema.rpartition(") -> ")[2].count("Tensor")
+        self.in_place = schema.endswith("()")
+        self.is_list = self.operands[0] == "Tensor[]"
+        if reference_on_cpu:
+            library.impl(self.name, _dense(getattr(reference, self.name)), "CPU")
+        torch.library.register_fake(f"{namespace}::{self.name}", self.entry.fake, lib=library)
+        if self.in_place:
+            return
+        backward = f"{self.name}_backward"
+        self.backward = getattr(getattr(torch.ops, namespace), backward).default
+        if reference_on_cpu:
+            library.impl(backward, self._reference_backward, "CPU")
+        torch.library.register_fake(f"{namespace}::{backward}", self._fake_backward, lib=library)
+        torch.library.register_autograd(
+            f"{namespace}::{self.name}", self._backward, setup_context=self._setup, lib=library
+        )
+        torch.library.register_autograd(f"{namespace}::{backward}", self._no_more, lib=library)
+        if self.entry.autocast:
+            for device in ("cuda", "cpu"):
+                self._register_autocast(library, device)
+
+    # ---- operands of the backward operator: gradients, perhaps results, operands, attributes, bits
+
+    def _split(self, arguments):
+        grads = arguments[: self.results]
+        saved = self.results if self.entry.saves_results else 0
+        rest = arguments[self.results + saved :]
+        operands = rest[: len(self.operands)]
+        return grads, operands, rest[len(self.operands) : -1], rest[-1]
+
+    def _flat(self, operands):
+        return list(operands[0]) if self.is_list else list(operands)
+
+    def _fake_backward(self, *arguments):
+        _, operands, _, needs = self._split(arguments)
+        return [
+            _like(x)
+            for i, x in enumerate(self._flat(operands))
+            if x is not None and needs >> i & 1
+        ]
+
+    def _reference_backward(self, *arguments):
+        grads, operands, attributes, needs = self._split(arguments)
+        flat, wanted = [], []
+        for i, x in enumerate(self._flat(operands)):
+            flat.append(None if x is None else x.detach())
+            if x is not None and needs >> i & 1:
+                wanted.append(flat[-1].requires_grad_())
+        with torch.enable_grad():
+            call = [flat] if self.is_list else flat
+            out = getattr(reference, self.name)(*call, *attributes)
+            pairs = zip(out if isinstance(out, tuple) else (out,), grads)
+            given = [(y, dy.to(y.dtype)) for y, dy in pairs if dy is not None and y.requires_grad]
+            found = torch.autograd.grad(
+                [y for y, _ in given], wanted, [dy for _, dy in given], allow_unused=True
+            )
+        return [
+            torch.zeros(x.shape, dtype=x.dtype) if d is None else d.contiguous()
+            for x, d in zip(wanted, found)
+        ]
+
+    # ---- autograd
+
+    def _setup(self, ctx, inputs, output):
+        operands = inputs[: len(self.operands)]
+        flat = self._flat(operands)
+        saved = list(output if isinstance(output, tuple) else (output,))
+        ctx.attributes = inputs[len(self.operands) :]
+        ctx.save_for_backward(*(saved if self.entry.saves_results else []), *flat)
+        if self.name == "attention":
+            ctx.mark_non_differentiable(output[1])
+
+    def _backward(self, ctx, *grads):
+        saved = self.results if self.entry.saves_results else 0
+        results, flat = ctx.saved_tensors[:saved], ctx.saved_tensors[saved:]
+        needed = ctx.needs_input_grad[0] if self.is_list else ctx.needs_input_grad
+        needs = sum(1 << i for i, x in enumerate(flat) if x is not None and needed[i])
+        operands = [list(flat)] if self.is_list else flat
+        if self.name == "attention":
+            grads = (grads[0], None)
+        found = iter(self.backward(*grads, *results, *operands, *ctx.attributes, needs))
+        out = [next(found) if needs >> i & 1 else None for i in range(len(flat))]
+        return ((out,) if self.is_list else tuple(out)) + (None,) * self.attributes
+
+    def _no_more(self, ctx, *grads):
+        raise RuntimeError(f"ebb_kernels: {self.name} has no second derivative")
+
+    # ---- autocast
+
+    def _register_autocast(self, library, device):
+        key = f"Autocast{device.upper()}"
+        off = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+        def kernel(*arguments):
+            dtype = torch.get_autocast_dtype(device)
+            cast = [
+                a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+                for a in arguments
+            ]
+            with torch._C._ExcludeDispatchKeyGuard(off):
+                return self.forward(*cast)
+
+        library.impl(self.name, kernel, key)
+
+
+def register(namespace="ebb_kernels", engine_on_cpu=False):
+    """Defines and registers everything in a namespace: the library, which must live on, and the
+    functions by name. engine_on_cpu: tensors on the CPU are served by ebb's own CPU backend, where
+    the shared object has it, and not by the reference; for tests without a GPU."""
+    library = torch.library.Library(namespace, "DEF")
+    schemas = [_without_defaults(s) for s in _library.schemas()]
+    for schema in schemas:
+        library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    _library.register(namespace, "CUDA")
+    if engine_on_cpu:
+        _library.register(namespace, "CPU")
+    forward = [s for s in schemas if not s.partition("(")[0].endswith("_backward")]
+    functions = {
+        s.partition("(")[0]: _Function(library, namespace, s, not engine_on_cpu) for s in forward
+    }
+    return library, functions
+
+
+_kept = register()  # the library lives as long as the process
+functions = _kept[1]

@@ -1,0 +1,137 @@
+"""The functions, as they are called. All take tensors of float32, bfloat16 and float16 on a GPU
+(any floats on the CPU, where they are plain torch), have gradients, run under torch.compile and in
+CUDA graphs, and give dense results."""
+
+import torch
+
+from ._operators import functions as _functions
+
+_NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", None: ""}
+
+
+def _op(name):
+    return _functions[name].forward
+
+
+_rms_norm, _layer_norm, _ada_norm, _add_norm = (
+    _op(n) for n in ("rms_norm", "layer_norm", "ada_norm", "add_norm")
+)
+_group_norm, _softmax, _rope, _qk_norm_rope = (
+    _op(n) for n in ("group_norm", "softmax", "rope", "qk_norm_rope")
+)
+_gated, _linear_gated, _linear_act, _attention, _map, _adamw = (
+    _op(n) for n in ("gated", "linear_gated", "linear_act", "attention", "map", "adamw")
+)
+
+
+def rms_norm(x, weight=None, bias=None, *, eps=1e-6, offset=0.0, rounding="once", dtype=None):
+    """x / sqrt(mean(x^2) + eps) * (offset + weight) + bias over the last dim.
+
+    x [..., C]; weight, bias [C]. eps None: the machine epsilon of x's dtype, as torch.nn.RMSNorm.
+    rounding: "once", or where "diffusers" and "llama" (transformers) round in between.
+    """
+    if eps is None:
+        eps = torch.finfo(x.dtype).eps
+    return _rms_norm(x, weight, bias, eps, offset, rounding, _NAMES[dtype])
+
+
+def layer_norm(x, weight=None, bias=None, *, eps=1e-5, dtype=None):
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last dim. x [..., C]."""
+    return _layer_norm(x, weight, bias, eps, _NAMES[dtype])
+
+
+def ada_norm(
+    x, scale=None, shift=None, weight=None, bias=None, *, kind="layer", eps=1e-6,
+    rounding="once", dtype=None,
+):
+    """A norm and its modulation, norm(x) * (1 + scale) + shift, in one pass.
+
+    scale, shift: [C], [B, C] (per sample), or of x's rank with sizes of x's or 1. kind: "layer" or
+    "rms".
+    """
+    return _ada_norm(x, scale, shift, weight, bias, kind, eps, rounding, _NAMES[dtype])
+
+
+def add_norm(
+    x, add, gate=None, scale=None, shift=None, weight=None, bias=None, *, kind="layer", eps=1e-6,
+    offset=0.0, rounding="once", dtype=None,
+):
+    """(y, sum): sum = x + gate * add, rounded to x's dtype, and y its norm with weight and
+    modulation, in one pass. gate as scale in ada_norm()."""
+    return _add_norm(
+        x, add, gate, scale, shift, weight, bias, kind, eps, offset, rounding, _NAMES[dtype]
+    )
+
+
+def group_norm(x, groups, weight=None, bias=None, *, eps=1e-5, act="none"):
+    """Group norm of x [N, C, ...] and an activation. Fast for channels_last, whose layout the
+    result has."""
+    y = _group_norm(x.movedim(1, -1), weight, bias, groups, eps, act)
+    return y.movedim(-1, 1)
+
+
+def softmax(x):
+    """Softmax over the last dim."""
+    return _softmax(x)
+
+
+def rope(x, cos, sin, *, style="interleaved"):
+    """Rotary position embedding of x [B, S, ..., D].
+
+    cos, sin: [S, P] or [B|1, S, P] for P pairs, or with D columns, both of a pair equal. style:
+    "interleaved" (pairs 2 i, 2 i + 1) or "half" (i, i + D / 2).
+    """
+    return _rope(x, cos, sin, style)
+
+
+def qk_norm_rope(
+    q, k, weight_q=None, weight_k=None, cos=None, sin=None, *, eps=1e-6, style="interleaved",
+    across_heads=False, rounding="once",
+):
+    """(q, k) of [B, S, heads, D] after their RMS norms and rotation. across_heads: the norms are
+    over all heads together, weights [heads * D]."""
+    return _qk_norm_rope(
+        q, k, weight_q, weight_k, cos, sin, eps, style, across_heads, rounding
+    )
+
+
+def gated(x, other=None, *, act="silu", gate="second"):
+    """a * act(b) of the halves of x's last dim, or of x and other. gate: which one is b, "first"
+    or "second"."""
+    return _gated(x, other, act, gate)
+
+
+def linear_gated(x, weight, bias=None, *, act="gelu", gate="second"):
+    """gated(linear(x, weight, bias)) without the wide product in memory. weight [2 F, K]."""
+    return _linear_gated(x, weight, bias, act, gate)
+
+
+def linear_act(x, weight, bias=None, *, act="gelu_tanh"):
+    """act(linear(x, weight, bias)). weight [F, K]."""
+    return _linear_act(x, weight, bias, act)
+
+
+def attention(q, k, v, bias=None, *, scale=None, causal=False, return_lse=False):
+    """softmax(scale q k^T + bias) v of q [B, S, heads, D], k and v [B, T, kv_heads, D], kv_heads a
+    divisor of heads. bias [B|1, heads|1, S|1, T] is added to the scores. causal: aligned to the
+    last query and key. return_lse: also the logarithms of the sums, [B, heads, S]."""
+    o, lse = _attention(q, k, v, bias, 0.0 if scale is None else scale, causal)
+    return (o, lse) if return_lse else o
+
+
+def map(formula, dtype=None, **inputs):
+    """A formula of named tensors that broadcast against each other, compiled at the first call:
+
+    map("silu(x) * y + 0.1 * z", x=x, y=y, z=z)
+
+    Python's operators, exp, log, sin, cos, tanh, sqrt, rsqrt, sigmoid, erf, floor, abs, pow, min,
+    max, where, and activations by name. dtype: of the result; None: the widest of the inputs.
+    """
+    return _map(list(inputs.values()), formula, ",".join(inputs), _NAMES[dtype])
+
+
+def adamw_(p, m, v, grad, numbers, *, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0):
+    """One step of AdamW in place on p, m and v. numbers: float32 [4] on their device, the learning
+    rate, 1 - beta1^t, 1 - beta2^t and a factor of the gradient (not positive: the step is left
+    out)."""
+    _adamw(p, m, v, grad, numbers, beta1, beta2, eps, weight_decay)

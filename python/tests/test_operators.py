@@ -1,0 +1,129 @@
+"""The operators as torch sees them: opcheck, torch.compile, autocast, dynamic shapes, empty tensors,
+errors. On a GPU where there is one, else on the CPU (there by the reference). Needs torch."""
+
+import unittest
+
+import torch
+from torch._dynamo.testing import CompileCounter
+
+import ebb_kernels as ek
+from ebb_kernels._operators import functions
+from cases import CASES, operands
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+class Operators(unittest.TestCase):
+    def test_opcheck(self):
+        seen = {}
+        for case in CASES:
+            if seen.setdefault(case.function, 0) >= 2 or case.layouts:
+                continue
+            seen[case.function] += 1
+            with self.subTest(str(case)):
+                given = operands(case, torch.float32, DEVICE, requires_grad=True)
+                torch.library.opcheck(functions[case.function].forward, (*given, *case.attributes))
+        self.assertEqual(set(seen), set(functions) - {"adamw"})
+
+    def test_adamw_is_torchs(self):
+        torch.manual_seed(0)
+        p = torch.randn(33, 7, device=DEVICE)
+        q = torch.nn.Parameter(p.clone())
+        m, v = torch.zeros_like(p), torch.zeros_like(p)
+        theirs = torch.optim.AdamW([q], lr=1e-2, weight_decay=0.1)
+        for step in range(1, 4):
+            grad = torch.randn(33, 7, device=DEVICE)
+            q.grad = grad.clone()
+            theirs.step()
+            numbers = torch.tensor([1e-2, 1 - 0.9**step, 1 - 0.999**step, 1.0], device=DEVICE)
+            ek.adamw_(p, m, v, grad, numbers, weight_decay=0.1)
+        torch.testing.assert_close(p, q.detach(), rtol=1e-5, atol=1e-6)
+
+    def test_compiles_as_one_graph_with_gradients(self):
+        def block(x, scale, shift, gate, weight, q, cos, sin):
+            y, x = ek.add_norm(x, x.sin(), gate, scale, shift, kind="rms")
+            y = ek.linear_gated(y, weight, act="silu")
+            q, k = ek.qk_norm_rope(q, q, cos=cos, sin=sin)
+            o = ek.attention(q, k, k, causal=True)
+            return ek.map("silu(a) * b", a=y, b=x).sum() + o.square().sum()
+
+        torch.manual_seed(0)
+        shapes = [(2, 9, 64), (2, 64), (2, 64), (2, 64), (128, 64), (2, 9, 2, 64), (9, 64), (9, 64)]
+        inputs = [torch.randn(s, device=DEVICE, requires_grad=True) for s in shapes]
+        with torch.no_grad():
+            tables = [t.repeat_interleave(2, -1) for t in torch.randn(2, 9, 32, device=DEVICE)]
+        inputs[-2:] = tables
+        want = torch.autograd.grad(block(*inputs), inputs[:-2])
+        for dynamic in (False, True):
+            torch._dynamo.reset()
+            compiled = torch.compile(block, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+            got = torch.autograd.grad(compiled(*inputs), inputs[:-2])
+            for g, w in zip(got, want):
+                torch.testing.assert_close(g, w)
+
+    def test_another_batch_is_no_new_graph(self):
+        torch._dynamo.reset()
+        counter = CompileCounter()
+        f = torch.compile(
+            lambda x, w: ek.rms_norm(x, w, rounding="llama"), backend=counter, dynamic=True
+        )
+        for batch in (2, 3, 5, 8):
+            f(torch.randn(batch, 4, 64, device=DEVICE), torch.randn(64, device=DEVICE))
+        self.assertEqual(counter.frame_count, 1)
+
+    def test_fakes_have_the_strides_of_results(self):
+        for case in CASES:
+            with self.subTest(str(case)):
+                given = operands(case, torch.float32, DEVICE)
+                op = functions[case.function].forward
+                real = op(*given, *case.attributes)
+                with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+                    fakes = [
+                        [mode.from_tensor(y) for y in x]
+                        if isinstance(x, list)
+                        else None if x is None else mode.from_tensor(x)
+                        for x in given
+                    ]
+                    fake = op(*fakes, *case.attributes)
+                for r, f in zip(
+                    real if isinstance(real, tuple) else [real],
+                    fake if isinstance(fake, tuple) else [fake],
+                ):
+                    self.assertEqual((r.shape, r.stride(), r.dtype), (f.shape, f.stride(), f.dtype))
+
+    def test_autocast_casts_products_and_not_norms(self):
+        x, w = torch.randn(4, 64, device=DEVICE), torch.randn(32, 64, device=DEVICE)
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
+            self.assertEqual(ek.linear_act(x, w).dtype, torch.bfloat16)
+            self.assertEqual(ek.rms_norm(x).dtype, torch.float32)
+
+    def test_empty_tensors(self):
+        w = torch.ones(64, device=DEVICE, requires_grad=True)
+        y = ek.rms_norm(torch.zeros(0, 64, device=DEVICE), w)
+        self.assertEqual(y.shape, (0, 64))
+        y.sum().backward()
+        self.assertTrue(torch.equal(w.grad, torch.zeros_like(w)))
+
+    def test_eps_of_none_is_torchs(self):
+        x = torch.randn(3, 64, device=DEVICE) * 1e-3
+        torch.testing.assert_close(
+            ek.rms_norm(x, eps=None), torch.nn.functional.rms_norm(x, (64,)), rtol=1e-5, atol=1e-6
+        )
+
+    def test_group_norm_keeps_channels_last(self):
+        x = torch.randn(2, 64, 5, 6, device=DEVICE).to(memory_format=torch.channels_last)
+        w, b = torch.randn(64, device=DEVICE), torch.randn(64, device=DEVICE)
+        y = ek.group_norm(x, 8, w, b, act="silu")
+        want = torch.nn.functional.silu(torch.nn.functional.group_norm(x, 8, w, b))
+        torch.testing.assert_close(y, want, rtol=1e-4, atol=1e-5)
+        self.assertTrue(y.is_contiguous(memory_format=torch.channels_last))
+
+    def test_second_derivatives_are_errors(self):
+        x = torch.randn(3, 64, device=DEVICE, requires_grad=True)
+        (d,) = torch.autograd.grad(ek.rms_norm(x).square().sum(), x, create_graph=True)
+        with self.assertRaises(RuntimeError):
+            torch.autograd.grad(d.sum(), x)
+
+
+if __name__ == "__main__":
+    unittest.main()

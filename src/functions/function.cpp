@@ -1,0 +1,125 @@
+#include "functions/function.h"
+
+#include "base/error.h"
+#include "base/names.h"
+#include "functions/backward.h"
+
+#define X(name)                     \
+  namespace ebb::functions::table { \
+  Function name();                  \
+  }
+#include "ebb/gen/functions.inc"
+#undef X
+
+namespace ebb::functions {
+namespace {
+
+std::vector<Function> made() {
+  std::vector<Function> all;
+  const auto take = [&](const Function& f) {
+    all.push_back(f);
+    if (f.in_place == 0) all.push_back(backward(f));
+  };
+#define X(name) take(table::name());
+#include "ebb/gen/functions.inc"
+#undef X
+  return all;
+}
+
+struct TypeName {
+  const char* operator()(int64_t) const { return "int"; }
+  const char* operator()(double) const { return "float"; }
+  const char* operator()(bool) const { return "bool"; }
+  const char* operator()(const std::string&) const { return "str"; }
+};
+
+struct DefaultText {
+  std::string operator()(int64_t v) const { return std::to_string(v); }
+  std::string operator()(double v) const { return number_text(v); }
+  std::string operator()(bool v) const { return v ? "True" : "False"; }
+  std::string operator()(const std::string& v) const { return "\"" + v + "\""; }
+};
+
+}  // namespace
+
+std::span<const Function> all_functions() {
+  static const std::vector<Function> all = made();
+  return all;
+}
+
+const Function& find_function(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Function& f : all_functions()) {
+    if (f.name == name) return f;
+    names.push_back(f.name);
+  }
+  fail_unknown("functions: unknown name", name, names);
+}
+
+std::string schema(const Function& f) {
+  std::string out;
+  for (size_t i = 0; i < f.operands.size(); ++i) {
+    const Operand& o = f.operands[i];
+    static constexpr const char* types[] = {"Tensor", "Tensor?", "Tensor[]"};
+    const std::string type = i < f.in_place ? str("Tensor(", static_cast<char>('a' + i), "!)")
+                                            : types[static_cast<size_t>(o.kind)];
+    out += str(i == 0 ? "" : ", ", type, " ", o.name);
+  }
+  for (const Attribute& a : f.attributes)
+    out += str(", ", std::visit(TypeName{}, a.value), " ", a.name, "=",
+               std::visit(DefaultText{}, a.value));
+  std::string results;
+  for (size_t i = 0; i < f.results.size(); ++i) results += i == 0 ? "Tensor" : ", Tensor";
+  if (f.results.empty()) results = "Tensor[]";
+  if (f.results.size() > 1) results = "(" + results + ")";
+  if (f.in_place > 0) results = "()";
+  return str(f.name, "(", out, ") -> ", results);
+}
+
+std::vector<Operand> operands(std::initializer_list<std::string_view> names) {
+  std::vector<Operand> out;
+  for (std::string_view n : names) {
+    Operand::Kind kind = Operand::Kind::tensor;
+    if (n.ends_with("?")) {
+      kind = Operand::Kind::optional;
+      n.remove_suffix(1);
+    } else if (n.ends_with("...")) {
+      kind = Operand::Kind::list;
+      n.remove_suffix(3);
+    }
+    out.push_back({std::string(n), kind});
+  }
+  return out;
+}
+
+Attribute attribute_of(const Field& field) {
+  AttributeValue value;
+  if (const auto* i = std::get_if<int64_t*>(&field.ref))
+    value = **i;
+  else if (const auto* d = std::get_if<double*>(&field.ref))
+    value = **d;
+  else if (const auto* b = std::get_if<bool*>(&field.ref))
+    value = **b;
+  else
+    value = **std::get_if<std::string*>(&field.ref);
+  return {field.name, std::move(value)};
+}
+
+void set_fields(const std::vector<Field>& fields, std::span<const AttributeValue> values) {
+  require(fields.size() == values.size(), "functions: ", fields.size(), " attributes (got ",
+          values.size(), ")");
+  for (size_t i = 0; i < fields.size(); ++i)
+    std::visit(
+        [&](auto* to) {
+          using T = std::remove_pointer_t<decltype(to)>;
+          if constexpr (std::is_constructible_v<AttributeValue, T>) {
+            const T* from = std::get_if<T>(&values[i]);
+            require(from != nullptr, "functions: attribute '", fields[i].name,
+                    "' is of another type");
+            *to = *from;
+          }
+        },
+        fields[i].ref);
+}
+
+}  // namespace ebb::functions

@@ -1,0 +1,47 @@
+// What the functions of norms share: statistics along the last dim, weights, modulation, and where
+// the libraries that they replace round.
+#pragma once
+
+#include <string>
+
+#include "functions/function.h"
+
+namespace ebb::functions {
+
+enum class NormKind : uint8_t { rms, layer };
+NormKind parse_norm_kind(std::string_view text);  // "rms", "layer"; throws Error
+
+// Values between operations in f32, and where they are rounded:
+//   once       the result alone, to x's dtype
+//   diffusers  RMSNorm and modulation of diffusers: x rstd to the weight's dtype if that is of 16
+//              bits, then each product and sum to its own result's dtype; with a weight in f32 the
+//              result is f32
+//   llama      LlamaRMSNorm of transformers: x rstd to x's dtype, then the product with the weight
+enum class Rounding : uint8_t { once, diffusers, llama };
+Rounding parse_rounding(std::string_view text);  // throws Error
+
+struct NormOperands {
+  Value x;             // [...,C]
+  Value weight, bias;  // [C], or none
+  // [C], or of x's rank with sizes of x's or 1; [B,C] for x [B,...,C] is per sample. Or none.
+  Value scale, shift;
+};
+
+struct NormRule {
+  NormKind kind = NormKind::rms;
+  double eps = 1e-6;
+  double offset = 0;  // added to the weight: 1 for weights around 0
+  Rounding rounding = Rounding::once;
+  std::string dtype = {};  // of the result; "": by the rounding
+};
+
+// y = (x - mean) rstd (offset + weight) + bias, then y (1 + scale) + shift. Mean 0 for rms (Zhang
+// and Sennrich 2019; Ba et al. 2016; modulation: Peebles and Xie 2023).
+Value norm(const NormOperands& in, const NormRule& rule);
+
+// A modulation, as one of x's rank.
+Value along(Value modulation, const Shape& x, std::string_view name);
+// The wider of two dtypes, as torch promotes them: f32 over bf16 and f16, f32 for these two.
+DType promoted(DType a, DType b);
+
+}  // namespace ebb::functions

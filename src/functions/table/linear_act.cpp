@@ -1,0 +1,28 @@
+// linear_act: a linear layer and an activation.
+#include "functions/function.h"
+#include "ir/activations.h"
+#include "ops/prim/matmul/op.h"
+#include "ops/prim/pointwise/op.h"
+
+namespace ebb::functions::table {
+namespace {
+
+struct LinearAct {
+  std::string act = "gelu_tanh";
+  void fields(auto&& f) { f("act", act); }
+};
+
+std::vector<Value> build(const Use& u) {
+  const auto& a = u.as<LinearAct>();
+  const Value z = ops::linear(u.in[0], u.in[1], u.in[2]);
+  return {ops::map(
+      {z}, [&](auto v) { return activation(a.act, v[0]); }, std::string(name_of(z.dtype())))};
+}
+
+}  // namespace
+
+Function linear_act() {
+  return define<LinearAct>("linear_act", {"x", "weight", "bias?"}, {"y"}, build);
+}
+
+}  // namespace ebb::functions::table

@@ -1,0 +1,44 @@
+#include "torch/register.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+#include "torch/call.h"
+#include "torch/shim.h"
+
+namespace ebb::torch {
+namespace {
+
+// A boxed kernel knows nothing but its arguments, so each function has one of its own.
+template <size_t Index>
+void boxed(StackValue* stack, uint64_t, uint64_t) {
+  call(functions::all_functions()[Index], stack);
+}
+
+template <size_t... Index>
+constexpr auto boxed_kernels(std::index_sequence<Index...>) {
+  return std::array<BoxedKernel, sizeof...(Index)>{boxed<Index>...};
+}
+
+constexpr size_t most = 64;
+constexpr auto kernels = boxed_kernels(std::make_index_sequence<most>());
+
+}  // namespace
+
+void register_functions(const std::string& space, const std::string& key) {
+  const auto functions = functions::all_functions();
+  require(functions.size() <= most, "torch: ", most, " functions at most (there are ",
+          functions.size(), ")");
+  LibraryHandle library = nullptr;
+  check(shim().library_init_impl(space.c_str(), key.c_str(), __FILE__, __LINE__, &library),
+        "opening a library of kernels");
+  constexpr uint64_t version = uint64_t{2} << 56 | uint64_t{10} << 48;  // of the interface: 2.10
+  for (size_t i = 0; i < functions.size(); ++i)
+    check(shim().library_impl(library, functions[i].name.c_str(), kernels[i], version),
+          "registering a kernel");
+}
+
+}  // namespace ebb::torch
