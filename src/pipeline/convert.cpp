@@ -230,6 +230,7 @@ Input read_input(const ConvertOptions& o) {
   }
   for (const Source& s : out.sources)
     for (const std::string& file : s.file->files()) out.files.push_back(file);
+  for (const LoraChoice& lora : o.loras) out.files.push_back(lora.file);
   return out;
 }
 
@@ -296,9 +297,9 @@ void check_output(const Input& in, const ConvertOptions& o) {
   if (o.layout != CheckpointLayout::diffusers) {
     require(!fs::is_directory(o.out), "convert: OUT must be a file of this layout  ", o.out);
     require(o.out.ends_with(".safetensors"),
-            "convert: writes safetensors: OUT must end with "
-            ".safetensors  ",
-            o.out);
+            "convert: writes safetensors: OUT must end with .safetensors  ", o.out);
+    require(o.overwrite || !fs::exists(o.out, ignored),
+            "convert: OUT exists; another name keeps it, --overwrite replaces it  ", o.out);
     return io::check_can_write(o.out, "convert");
   }
   for (const char* file : {".safetensors", ".ckpt", ".pt", ".pth", ".bin"})
@@ -313,12 +314,10 @@ void check_output(const Input& in, const ConvertOptions& o) {
 // A folder that appears whole: made beside its place, and moved there in the end.
 class NewFolder {
  public:
-  explicit NewFolder(const std::string& path)
-      : path_(fs::path(path).lexically_normal()), made_(path_.string() + str(".tmp-", ::getpid())) {
-    if (!path_.has_filename()) {
-      path_ = path_.parent_path();
-      made_ = path_.string() + str(".tmp-", ::getpid());
-    }
+  explicit NewFolder(const std::string& path) : path_(fs::path(path).lexically_normal()) {
+    if (!path_.has_filename()) path_ = path_.parent_path();
+    path_ = io::followed(path_.string());
+    made_ = path_.string() + str(".tmp-", ::getpid());
     io::make_folder(made_.string(), "convert");
   }
   ~NewFolder() {
@@ -432,8 +431,8 @@ Moved components_of(const Input& in) {
       for (const Component& c : s.components)
         if (c.model->kind == kind) out.components.emplace_back(&s, c), out.list.push_back(c);
   require(!out.list.empty(),
-          "convert: has no U-Net, text encoder or autoencoder of Stable "
-          "Diffusion, so it has one layout only  ",
+          "convert: has no U-Net, text encoder or autoencoder of Stable Diffusion, so it has one "
+          "layout only  ",
           in.sources.front().path);
   return out;
 }
