@@ -18,6 +18,7 @@
 #include "pipeline/component.h"
 #include "pipeline/component_config.h"
 #include "pipeline/diffusers_folder.h"
+#include "pipeline/file_purpose.h"
 #include "pipeline/latent_space.h"
 #include "pipeline/load_model.h"
 #include "pipeline/merged_weights.h"
@@ -32,7 +33,6 @@ using File = std::shared_ptr<const io::TensorFile>;
 using Progress = std::function<void(int64_t, int64_t)>;
 
 constexpr int64_t chunk_bytes = int64_t{8} << 20;
-
 struct Source {
   File file;
   std::string path;
@@ -42,7 +42,6 @@ struct Source {
 // ---- one tensor ----------------------------------------------------------------------------
 
 bool is_floating(const io::TensorEntry& e) { return e.dtype && ebb::is_float(*e.dtype); }
-
 // Rounded; what does not fit is an Error.
 Tensor cast(const Tensor& t, DType dtype, const std::string& name) {
   if (t.dtype() == dtype) return t;
@@ -296,9 +295,7 @@ void check_output(const Input& in, const ConvertOptions& o) {
   if (o.layout != CheckpointLayout::diffusers) {
     require(!fs::is_directory(o.out), "convert: OUT must be a file of this layout  ", o.out);
     require(o.out.ends_with(".safetensors"),
-            "convert: writes safetensors: OUT must end with "
-            ".safetensors  ",
-            o.out);
+            "convert: writes safetensors: OUT must end with .safetensors  ", o.out);
     return io::check_can_write(o.out, "convert");
   }
   for (const char* file : {".safetensors", ".ckpt", ".pt", ".pth", ".bin"})
@@ -392,6 +389,9 @@ MergedWeights merged_weights(const Input& in, const std::vector<LoraChoice>& lor
   std::vector<MergedWeights::Part> parts;
   for (const Source& s : in.sources)
     for (const Component& c : s.components) parts.push_back({s.file, s.path, c});
+  if (const Source& s = in.sources.front(); !loras.empty() && !MergedWeights::changes_any(parts))
+    fail("convert: --lora changes U-Nets and text encoders, and the file ",
+         purpose_of(*s.file, s.path), "  ", s.path);
   return {parts, loras};
 }
 
@@ -431,10 +431,11 @@ Moved components_of(const Input& in) {
     for (const Source& s : in.sources)
       for (const Component& c : s.components)
         if (c.model->kind == kind) out.components.emplace_back(&s, c), out.list.push_back(c);
-  require(!out.list.empty(),
-          "convert: has no U-Net, text encoder or autoencoder of Stable "
-          "Diffusion, so it has one layout only  ",
-          in.sources.front().path);
+  if (const Source& s = in.sources.front(); out.list.empty())
+    fail(
+        "convert: there is no U-Net, text encoder or autoencoder of Stable Diffusion, so it has "
+        "one layout only (OUT must be a .safetensors file, and --layout same): the file ",
+        purpose_of(*s.file, s.path), "  ", s.path);
   return out;
 }
 
