@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "nn/storage.h"
 #include "train/model_weights.h"
 
@@ -167,9 +168,7 @@ std::string AdapterFile::kinds() const {
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     decomposed = decomposed || m.decomposes();
   }
-  std::string out;
-  for (const std::string& n : names) out += (out.empty() ? "" : ", ") + n;
-  return out + (decomposed ? " with DoRA" : "");
+  return listed(names) + (decomposed ? " with DoRA" : "");
 }
 
 Tensor AdapterFile::in_f32(const std::string& name) const {

@@ -8,6 +8,7 @@
 
 #include "adapters/adapters.h"
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "models/family.h"
 #include "train/model_weights.h"
 
@@ -22,12 +23,6 @@ std::string range(const std::vector<double>& values) {
   return low == high ? str(low) : str(low, " to ", high);
 }
 
-std::string joined(const std::vector<std::string>& all) {
-  std::string out;
-  for (const std::string& s : all) out += (out.empty() ? "" : ", ") + s;
-  return out;
-}
-
 std::string layers_of(const AdapterFile& file) {
   std::vector<std::pair<std::string, int>> counts;
   for (const FileModule& m : file.modules()) {
@@ -38,7 +33,7 @@ std::string layers_of(const AdapterFile& file) {
   }
   std::vector<std::string> out;
   for (const auto& [part, n] : counts) out.push_back(str(n, " of ", part));
-  return joined(out);
+  return listed(out);
 }
 
 Network network(Network::Part part, int64_t number, const std::string& preset) {
@@ -138,9 +133,9 @@ std::vector<std::pair<std::string, std::string>> lines_of(const AdapterFacts& f)
       {"adapter", f.kinds},
       {"rank", f.ranks.empty() || f.alphas.empty() ? f.ranks : str(f.ranks, ", alpha ", f.alphas)},
       {"layers", f.layers},
-      {"fits", f.fits.empty() ? "no network that ebb knows" : joined(f.fits)},
+      {"fits", f.fits.empty() ? "no network that ebb knows" : listed(f.fits)},
       {"made for", f.made_for},
-      {"words", joined(f.words)},
+      {"words", listed(f.words)},
       {"strength", f.strength},
       {"unknown", f.unknown.empty()
                       ? ""

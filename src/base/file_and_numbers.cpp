@@ -28,6 +28,12 @@ std::vector<std::string_view> parted(std::string_view text, std::string_view sep
   return out;
 }
 
+std::string listed(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& w : words) out += (out.empty() ? "" : ", ") + w;
+  return out;
+}
+
 FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::string_view who,
                                 std::string_view noun) {
   std::error_code ignored;

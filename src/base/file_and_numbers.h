@@ -27,6 +27,9 @@ FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::strin
 // are separators. The parts lie in `text`.
 std::vector<std::string_view> parted(std::string_view text, std::string_view separators);
 
+// The words with commas between them.
+std::string listed(const std::vector<std::string>& words);
+
 // The number that all of `text` is; none: it is something else.
 std::optional<double> as_number(std::string_view text);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 
 namespace ebb {
 namespace {
@@ -25,12 +26,6 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& n : names) out += (out.empty() ? "" : ", ") + n;
-  return out;
 }
 
 }  // namespace
@@ -93,13 +88,13 @@ std::string suggestion(std::string_view name, std::span<const std::string> known
   for (const std::string& k : known)
     if (std::ranges::find(each, k) == each.end()) each.push_back(k);
   constexpr size_t all = 6, nearest = 5;
-  if (each.size() <= all) return " (known: " + joined(each) + ")";
+  if (each.size() <= all) return " (known: " + listed(each) + ")";
   const std::string wanted = small_letters(name);
   std::ranges::stable_sort(
       each, {}, [&](const std::string& k) { return edit_distance(wanted, small_letters(k)); });
   const std::string count = std::to_string(each.size());
   each.resize(nearest);
-  return " (nearest of " + count + ": " + joined(each) + ")";
+  return " (nearest of " + count + ": " + listed(each) + ")";
 }
 
 void check_known(std::string_view what, std::string_view name, std::span<const std::string> known) {

@@ -14,11 +14,12 @@ std::vector<bool> inputs_of(const Expr& e, size_t first, size_t last) {
   return used;
 }
 
-std::vector<Scalar> inputs_as_scalars(const Expr& e) {
+std::vector<Scalar> inputs_as_scalars(int64_t count) {
   std::vector<Scalar> x;
-  for (int64_t i = 0; i < e.inputs(); ++i) x.push_back(Scalar::input(i));
+  for (int64_t i = 0; i < count; ++i) x.push_back(Scalar::input(i));
   return x;
 }
+std::vector<Scalar> inputs_as_scalars(const Expr& e) { return inputs_as_scalars(e.inputs()); }
 
 std::vector<int32_t> arguments_of(const Expr::Instruction& i) {
   std::vector<int32_t> all = {i.a, i.b, i.c};

@@ -10,7 +10,8 @@ namespace ebb {
 // By input: whether one of the results [first, last) depends on it.
 std::vector<bool> inputs_of(const Expr& e, size_t first, size_t last);
 
-// All inputs of an expression, as apply() takes them.
+// The first `count` inputs, and all of an expression, as apply() takes them.
+std::vector<Scalar> inputs_as_scalars(int64_t count);
 std::vector<Scalar> inputs_as_scalars(const Expr& e);
 
 // The operands of an instruction, as many as its op has arguments.

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "ir/expr_inputs.h"
 
 namespace ebb {
 
@@ -19,9 +20,8 @@ std::string Signature::text() const {
 
 Expr expression_of(const Signature& sig) {
   require(sig.op->expr != nullptr, sig.op->name, ": is not pointwise  at ", sig.at);
-  std::vector<Scalar> x;
-  for (size_t i = 0; i < sig.in.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
-  return Expr(static_cast<int64_t>(x.size()), sig.op->expr(sig, x));
+  const auto inputs = static_cast<int64_t>(sig.in.size());
+  return Expr(inputs, sig.op->expr(sig, inputs_as_scalars(inputs)));
 }
 
 Cost cost_of(const Signature& sig) {

@@ -1,6 +1,7 @@
 #include "passes/expression_node.h"
 
 #include "base/error.h"
+#include "ir/expr_inputs.h"
 #include "ir/loop_form.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
@@ -19,12 +20,6 @@ class ReducedOperands : public LoopReductions {
 
   std::vector<Scalar> of_each;
 };
-
-std::vector<Scalar> inputs(size_t count) {
-  std::vector<Scalar> x;
-  for (size_t i = 0; i < count; ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
-  return x;
-}
 
 }  // namespace
 
@@ -65,8 +60,9 @@ std::optional<ExpressionNode> expression_node_of(const Graph& g, const Node& n) 
   const std::optional<LoopForm> form = n.op->loop(s);
   if (!form || !form->only_reduces) return {};
   ReducedOperands operands;
-  form->write(s, inputs(n.in.size()), operands);
-  e.expr = Expr(static_cast<int64_t>(n.in.size()), operands.of_each);
+  const auto inputs = static_cast<int64_t>(n.in.size());
+  form->write(s, inputs_as_scalars(inputs), operands);
+  e.expr = Expr(inputs, operands.of_each);
   e.space = form->space;
   e.reduction = Reduction{form->dims, form->maximum, form->scale};
   return e;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ir/copy_form.h"
 #include "ir/op.h"
+#include "passes/copies.h"
 
 namespace ebb {
 namespace {
@@ -35,8 +36,7 @@ class Planner {
         of_value_(static_cast<size_t>(g.values()), -1),
         offset_(static_cast<size_t>(g.values())),
         in_place_already_(g.nodes().size()) {
-    for (const NamedValue& u : g.updates())
-      for (int32_t v = u.value; updated_.insert(v).second && renamed(v) >= 0;) v = renamed(v);
+    for (const NamedValue& u : g.updates()) updated_.insert(root_of(g, u.value));
   }
 
   MemoryPlan run() {
@@ -47,6 +47,7 @@ class Planner {
     place();
     return result();
   }
+  bool has_joined() const { return has_joined_; }
 
  private:
   Storage& storage(int32_t value) {
@@ -84,13 +85,6 @@ class Planner {
     for (const NamedValue& o : g_.outputs()) storage(o.value).last = end();
   }
 
-  // The value that `v` is under another shape, or -1.
-  int32_t renamed(int32_t v) const {
-    const int32_t p = g_.producer(v);
-    if (p < 0 || !g_.nodes()[static_cast<size_t>(p)].op->renames) return -1;
-    return g_.nodes()[static_cast<size_t>(p)].in[0];
-  }
-
   // A range of a value's memory.
   struct Range {
     int32_t value = -1;
@@ -115,7 +109,8 @@ class Planner {
   }
 
   bool any_updated(const std::vector<int32_t>& values) const {
-    return std::ranges::any_of(values, [&](int32_t v) { return updated_.contains(v); });
+    return std::ranges::any_of(values,
+                               [&](int32_t v) { return updated_.contains(root_of(g_, v)); });
   }
 
   // The bytes of a step along the dim of a copy, where ranges of it are ranges of memory at
@@ -172,7 +167,7 @@ class Planner {
     for (size_t k = 0; k < begins.size(); ++k)
       move_storage(of_value_[static_cast<size_t>(n.in[form.results[0][k].operand])], to, begins[k]);
     of_value_[static_cast<size_t>(n.out[0])] = to;
-    return true;
+    return has_joined_ = true;
   }
 
   // Places an update's value in its source from the start, if the old content has no later reader.
@@ -283,7 +278,8 @@ class Planner {
   const Graph& g_;
   const std::vector<NodeMemory>& memory_;
   bool joins_;
-  std::set<int32_t> updated_;  // what updates give their sources, also under other shapes
+  bool has_joined_ = false;
+  std::set<int32_t> updated_;  // what updates give their sources: root_of() each
   std::vector<Storage> storages_;
   std::vector<int32_t> of_value_;  // storage of a value
   std::vector<int64_t> offset_;    // of a value in its storage, bytes
@@ -304,7 +300,9 @@ int64_t source_bytes(const Graph& g) {
 MemoryPlan plan_memory(const Graph& g, const std::function<NodeMemory(const Node&)>& memory_of) {
   std::vector<NodeMemory> memory;
   for (const Node& n : g.nodes()) memory.push_back(memory_of(n));
-  MemoryPlan joined = Planner(g, memory, true).run();
+  Planner planner(g, memory, true);
+  MemoryPlan joined = planner.run();
+  if (!planner.has_joined()) return joined;
   // Parts that are made in place take the whole's memory from the first of them on.
   MemoryPlan copied = Planner(g, memory, false).run();
   return joined.arena_bytes <= copied.arena_bytes ? joined : copied;

@@ -58,12 +58,6 @@ std::vector<std::string> names_of(const std::vector<std::string>& layers) {
   return out;
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& n : names) out += str(out.empty() ? "" : ", ", n);
-  return out;
-}
-
 // The blocks that a name stands for: itself, or those of the family.
 std::vector<std::string> meant(std::string_view name, const LoadedModel& m) {
   const std::string small = small_letters(name);

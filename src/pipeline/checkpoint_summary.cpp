@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "models/config_fields.h"
 #include "pipeline/checkpoint_family.h"
 #include "pipeline/component.h"
@@ -49,12 +50,6 @@ std::string control_family(const Component& c) {
              tasks > 0 ? str(" of ", tasks, " tasks (union)") : "", " of ", family_text(c));
 }
 
-std::string list_of(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& n : names) out += (out.empty() ? "" : ", ") + n;
-  return out;
-}
-
 std::vector<std::string> missing_of(const Component& denoiser,
                                     const std::vector<Component>& components) {
   std::vector<std::string> out = missing_texts(denoiser, components);
@@ -84,7 +79,7 @@ std::string dtypes_of(const std::vector<const io::TensorFile*>& files) {
   std::vector<std::string> out;
   for (const auto& [n, name] : order)
     out.push_back(order.size() == 1 ? name : str(name, " (", -n, " tensors)"));
-  return list_of(out);
+  return listed(out);
 }
 
 void add_denoiser(Summary& out, const Component& c, const DiffusionConfig& diffusion,
@@ -93,7 +88,7 @@ void add_denoiser(Summary& out, const Component& c, const DiffusionConfig& diffu
   out.emplace_back("family", family_text(c));
   out.emplace_back("predicts", prediction_of(diffusion));
   if (const auto missing = missing_of(c, components); !missing.empty())
-    out.emplace_back("missing", list_of(missing));
+    out.emplace_back("missing", listed(missing));
 }
 
 const Component* find_kind(const std::vector<Component>& components, ModelKind kind) {

@@ -47,12 +47,8 @@ bool is_lora_file(const fs::path& path) { return path.extension() == ".safetenso
 
 std::vector<LoraChoice> parse_loras(std::string_view text, std::string_view flag) {
   std::vector<LoraChoice> out;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(';'), text.size());
-    const std::string_view one = trimmed(text.substr(0, end));
+  for (const std::string_view one : parted(text, ";"))
     if (!one.empty()) out.push_back(parsed(std::string(one), str("lora: ", flag)));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
   return out;
 }
 

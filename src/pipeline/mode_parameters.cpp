@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "base/names.h"
 
 namespace ebb {
@@ -82,9 +83,7 @@ std::string lora_hashes(const ResolvedTextToImage& r, const ModeFiles& files) {
       std::string one = str(stem(use.file->path()), ": ", files.lora_hashes[i++].substr(0, digits));
       if (std::ranges::find(found, one) == found.end()) found.push_back(std::move(one));
     }
-  std::string out;
-  for (const std::string& one : found) out += str(out.empty() ? "" : ", ", one);
-  return out;
+  return listed(found);
 }
 
 }  // namespace

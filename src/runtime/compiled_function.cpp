@@ -25,14 +25,9 @@ Graph with_outputs_as_updates(const Graph& g) {
 }
 
 void check_alignment(const CompiledFunction::Memory& memory) {
-  const auto check = [](const void* p, int64_t alignment, const char* what) {
-    const auto past = reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(alignment);
-    require(past == 0, "function: ", what, " must lie at a multiple of ", alignment,
-            " bytes (it lies ", past, " past one)");
-  };
-  for (const void* p : memory.in) check(p, Signature::alignment, "an input");
-  for (const void* p : memory.out) check(p, Signature::alignment, "an output");
-  check(memory.workspace, 64, "the workspace");
+  for (const void* p : memory.in) require_aligned("function: an input", p, Signature::alignment);
+  for (const void* p : memory.out) require_aligned("function: an output", p, Signature::alignment);
+  require_aligned("function: the workspace", memory.workspace, 64);
 }
 
 }  // namespace

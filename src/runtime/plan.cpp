@@ -158,14 +158,6 @@ void Plan::keep(std::string_view input, const Tensor& value) {
   inputs_.keep(input, value, *context_.device);
 }
 
-// Kernels rely on it: see Signature::aligned. In the arena and the block of inputs all offsets are
-// multiples of more.
-static void require_aligned(const std::string& source, const Tensor& t) {
-  const auto past = reinterpret_cast<uintptr_t>(t.raw()) % Signature::alignment;
-  require(t.buffer()->on_host() || past == 0, "plan: '", source, "' must lie at a multiple of ",
-          Signature::alignment, " bytes (it lies ", past, " past one)  ", t.type());
-}
-
 void Plan::resolve() {
   make_inputs();
   bind_weights();  // before the arena: preparing them takes memory that is free again then
@@ -173,7 +165,10 @@ void Plan::resolve() {
   for (size_t i = 0; i < sources_.size(); ++i) {
     const std::string& name = graph_.sources()[i].name;
     require(sources_[i].defined(), "plan: '", name, "' is not bound");
-    require_aligned(name, sources_[i]);
+    // In the arena and the block of inputs all offsets are multiples of more.
+    if (!sources_[i].buffer()->on_host())
+      require_aligned(str("plan: '", name, "'"), sources_[i].raw(), Signature::alignment,
+                      str("  ", sources_[i].type()));
   }
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Node& n = graph_.nodes()[i];

@@ -6,13 +6,17 @@
 
 namespace ebb {
 
-double estimated_us(const Kernel& k, const Signature& s, const Device& device) {
+static void sort_by_estimate(std::vector<const Kernel*>& kernels, const Signature& s,
+                             const Device& device) {
+  if (kernels.size() < 2) return;
   const Cost cost = cost_of(s);
   const Peaks peaks = device.peaks();
   const bool narrow = !s.in.empty() && size_of(s.in[0].dtype) == 2;
   const double flops = narrow ? peaks.flops_16 : peaks.flops_f32;
-  return 1e6 * std::max(cost.flops / (flops * k.efficiency.flops),
-                        cost.bytes / (peaks.bytes * k.efficiency.bytes));
+  std::ranges::stable_sort(kernels, {}, [&](const Kernel* k) {  // seconds
+    return std::max(cost.flops / (flops * k->efficiency.flops),
+                    cost.bytes / (peaks.bytes * k->efficiency.bytes));
+  });
 }
 
 const std::vector<const Kernel*>& SupportingKernels::of(const Signature& s) {
@@ -21,9 +25,7 @@ const std::vector<const Kernel*>& SupportingKernels::of(const Signature& s) {
     it->second = kernels_of(s.op->name, device_.backend());
     std::vector<const Kernel*>& all = it->second;
     std::erase_if(all, [&](const Kernel* k) { return !k->supports(s, device_); });
-    if (all.size() > 1)
-      std::ranges::stable_sort(all, {},
-                               [&](const Kernel* k) { return estimated_us(*k, s, device_); });
+    sort_by_estimate(all, s, device_);
   }
   return it->second;
 }

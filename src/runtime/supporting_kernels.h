@@ -10,14 +10,12 @@
 
 namespace ebb {
 
-// What a use takes by a kernel, estimated from its cost: microseconds.
-double estimated_us(const Kernel& k, const Signature& s, const Device& device);
-
 class SupportingKernels {
  public:
   explicit SupportingKernels(const Device& device) : device_(device) {}
 
-  // In order of their estimated times; none if the device has no kernel for it.
+  // In order of their times, estimated from the use's cost, the device's peaks and the shares of
+  // them that each kernel reaches; none if the device has no kernel for it.
   const std::vector<const Kernel*>& of(const Signature& s);
   bool has(const Signature& s) { return !of(s).empty(); }
 
