@@ -39,7 +39,7 @@ class Containers : public GenerateProgram {
     const std::string out = folder_ / "x.npy";
     const Output done =
         run_program(str("generate --device cpu --dtype f32 --model ", model,
-                        " --prompt fox --steps 2 --size 64 --out ", out, " ", flags));
+                        " --prompt fox --steps 2 --size 64 --overwrite --out ", out, " ", flags));
     EXPECT_EQ(done.code, 0) << done.text;
     return file_bytes(out);
   }
@@ -148,7 +148,7 @@ TEST_F(Containers, dtype__rounds_floats_and_nothing_else) {
   wide.span<float>()[0] = 1e6f;
   put_file(in, torch_text(tensors));
   const std::string before = file_bytes(out);
-  EXPECT_EQ(error_line(str("convert ", in, " ", out, " --dtype f16")),
+  EXPECT_EQ(error_line(str("convert ", in, " ", out, " --dtype f16 --overwrite")),
             "convert: w has numbers beyond f16 (w has inf as element 0)");
   EXPECT_EQ(file_bytes(out), before);
 }

@@ -32,7 +32,7 @@ class CliConvertLora : public GenerateProgram {
     const std::string out = folder_ / "x.npy";
     const Output done =
         run_program(str("generate --device cpu --dtype f32 --model ", model,
-                        " --prompt fox --steps 2 --size 64 --out ", out, " ", flags));
+                        " --prompt fox --steps 2 --size 64 --overwrite --out ", out, " ", flags));
     EXPECT_EQ(done.code, 0) << done.text;
     return file_bytes(out);
   }

@@ -70,6 +70,7 @@ TEST_F(CliGenerateFiles, preview__overwrites_no_other_file) {
   EXPECT_EQ(error_line(to(png(), "--preview " + png() + ":2")), same + png());
   EXPECT_EQ(error_line(to(png(), str("--preview ", folder_.path(), "/./x.png"))),
             str(same, folder_.path(), "/./x.png"));
+  fs::create_directory(folder_ / "many");
   for (const char* folder : {"many", "many/"})
     EXPECT_EQ(error_line(to(folder_ / folder, str("--preview ", folder_ / "many/00001.png"))),
               str("generate: --preview would overwrite a picture of the folder that --out names  ",
@@ -78,7 +79,7 @@ TEST_F(CliGenerateFiles, preview__overwrites_no_other_file) {
             "generate: --preview must be FILE[:steps] with a .png, .jpg or .webp file, or "
             "terminal[:steps] (got 'prev.txt')");
   EXPECT_EQ(error_line(to(png(), str("--preview ", init, "/prev.png")))
-                .find("generate: --preview: cannot make the folder ("),
+                .find("generate: --preview: cannot create (Not a directory)"),
             0u);
   EXPECT_EQ(file_bytes(init), before);
   EXPECT_FALSE(fs::exists(png()));
@@ -87,8 +88,8 @@ TEST_F(CliGenerateFiles, preview__overwrites_no_other_file) {
   EXPECT_EQ(error_line(str("generate --model ", folder_ / "no.safetensors", " --prompt x --out ",
                            png(), " --preview ", png())),
             same + png());
-  ASSERT_EQ(run_program(to(png(), "--preview " + folder_ / "new/prev.png")).code, 0);
-  EXPECT_TRUE(fs::exists(folder_ / "new/prev.png"));
+  ASSERT_EQ(run_program(to(png(), "--preview " + png("prev"))).code, 0);
+  EXPECT_TRUE(fs::exists(png("prev")));
 }
 
 TEST_F(CliGenerateFiles, like_and_preview_of_one_picture__are_refused) {

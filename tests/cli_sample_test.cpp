@@ -195,8 +195,7 @@ TEST_F(CliSample, out_that_cannot_be__is_said_before_anything_is_made) {
   const Output out = run_program(str("sample ", run, " --device cpu --n 1 --out /dev/null/x.png"));
   EXPECT_EQ(out.code, 2);
   EXPECT_EQ(out.text,
-            "ebb: error: sample: --out: cannot make the folder (Not a directory)  "
-            "/dev/null\n");
+            "ebb: error: sample: --out: cannot create (Not a directory)  /dev/null/x.png\n");
   const std::string folder = folder_ / "a.png";
   std::filesystem::create_directories(folder);
   for (const std::string path : {"/proc/x.png", "/proc", folder.c_str()}) {

@@ -50,7 +50,8 @@ TEST_F(Cli, bench_load__loads_a_file_or_random_weights) {
   EXPECT_EQ(error_line("bench load"), "bench: load needs --file or --size");
   EXPECT_EQ(error_line("bench matmul --size 1GB"), "bench: --file and --size are for bench load");
   EXPECT_EQ(error_line("bench load --size 5"),
-            "bench: --size must be a size like 5GB or 500MB ('5')");
+            "bench: --size must be a number and a unit: MB or M (10^6 bytes), GB or G (10^9), MiB "
+            "(2^20) or GiB (2^30) ('5')");
 }
 
 TEST_F(Cli, output_that_is_lost__is_an_error) {

@@ -67,7 +67,7 @@ TEST(parse_recompute, words_and_sizes__are_understood) {
   EXPECT_EQ(parse_recompute("1.5MB").bytes, 1500000);
   EXPECT_EQ(parse_recompute("8gb").bytes, 8000000000);
   EXPECT_EQ(parse_recompute("ALL").kind, Kind::all);
-  for (const char* bad : {"", "8", "GB", "-1GB", "0GB", "8gib", "8GB ", "nan", "1e30GB", "infGB"})
+  for (const char* bad : {"", "8", "GB", "-1GB", "0GB", "8 gigs", "8kB", "nan", "1e30GB", "infGB"})
     expect_error([&] { parse_recompute(bad); },
                  "recompute: must be off, pointwise, all, auto or a size like 8GB or 500MB (");
   expect_error([] { parse_recompute("al"); }, "(did you mean 'all'?)");

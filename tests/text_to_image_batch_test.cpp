@@ -233,6 +233,22 @@ TEST_F(FreeBatch, memory_of_the_host_that_is_missing_in_the_end__halves_it) {
                       "warning: out of memory with 4 pictures at a time: goes on with 2"}));
 }
 
+// There a larger batch is hardly faster, and what is stopped within one is lost.
+TEST_F(FreeBatch, on_a_processor__is_small) {
+  TextToImage pipeline(small_checkpoint(run_of(1)), {.device = std::make_shared<NearDevice>()}, {});
+  TextToImageRequest q = request_of(9);
+  q.options.steps = 1;
+  std::vector<int64_t> sizes;
+  RunEvents events;
+  events.picture = [&](const Picture& p) { sizes.push_back(p.batch); };
+  pipeline.run(pipeline.resolve(q), events);
+  EXPECT_EQ(sizes, std::vector<int64_t>(9, 3));
+  sizes.clear();
+  q.options.batch = 9;
+  pipeline.run(pipeline.resolve(q), events);
+  EXPECT_EQ(sizes, std::vector<int64_t>(9, 9));
+}
+
 // A refiner that takes over within a run, as in A1111, and one that makes its own.
 TEST_F(FreeBatch, with_a_refiner__is_that_of_both_networks) {
   for (const char* dialect : {"a1111", "ebb"}) {

@@ -177,9 +177,11 @@ TEST_F(TextToImageMemory, image_adapter_with_a_mask__is_planned) {
 // Less than plans hold from the beginning.
 TEST_F(TextToImageMemory, limit_that_nothing_keeps__is_refused_with_the_stages) {
   const nlohmann::json& run = run_of(1);
-  const auto refused = [&](int64_t limit) -> std::string {
+  const auto refused = [&](int64_t limit, const char* dtype = "f32") -> std::string {
+    TextToImageRequest q = request(run);
+    q.options.dtype = dtype;
     try {
-      made(run, request(run), limit);
+      made(run, q, limit);
     } catch (const OutOfMemory& e) {
       return e.what();
     }
@@ -189,8 +191,17 @@ TEST_F(TextToImageMemory, limit_that_nothing_keeps__is_refused_with_the_stages) 
     const std::string error = refused(limit);
     EXPECT_EQ(error.find("generate: out of memory: the run takes "), 0u) << error;
     for (const char* part : {": text ", ", sampling ", ", decoding ", ", and --memory is ",
-                             ": most is for ", "less by --dtype bf16 or f16"})
+                             ": most is for ", "--dtype bf16 (then "})
       EXPECT_NE(error.find(part), error.npos) << error;
+    // what is promised of a dtype is what the run takes in it
+    for (const std::string dtype : {"bf16", "f16"}) {
+      const std::string begin = dtype + " (then ", in_it = refused(limit, dtype.c_str());
+      const size_t at = error.find(begin) + begin.size();
+      EXPECT_EQ(in_it.find("the run takes " + error.substr(at, error.find(')', at) - at) + ": "),
+                in_it.find("the run takes "))
+          << error << '\n'
+          << in_it;
+    }
   }
 }
 

@@ -177,20 +177,42 @@ void check_can_write(const std::string& path, std::string_view subject) {
   std::error_code ignored;
   require(!std::filesystem::is_directory(path, ignored), subject, ": is a folder, not a file  ",
           path);
-  const TrialFolder folder(std::filesystem::path(path).parent_path(), subject);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  require(folder.empty() || std::filesystem::exists(folder, ignored), subject,
+          ": there is no folder ", folder, " (mkdir -p makes it)  ", path);
   const AtomicFile file(path, subject);
 }
 
-AtomicFile::AtomicFile(std::string path, std::string_view subject)
-    : path_(std::move(path)),
+void check_can_fill(const std::string& folder, std::string_view subject) {
+  const TrialFolder trial(folder, subject);
+  const AtomicFile file((std::filesystem::path(folder) / "x").string(), subject);
+}
+
+std::string followed(const std::string& path) {
+  constexpr int most_links = 40;
+  std::filesystem::path at = path;
+  std::error_code error;
+  for (int i = 0; i < most_links && std::filesystem::is_symlink(at, error); ++i) {
+    const std::filesystem::path target = std::filesystem::read_symlink(at, error);
+    if (error) break;
+    at = at.parent_path() / target;  // an absolute one takes the place of all
+  }
+  return at.string();
+}
+
+AtomicFile::AtomicFile(const std::string& path, std::string_view subject)
+    : path_(followed(path)),
       temporary_(path_ + ".tmp-" + std::to_string(::getpid())),
       subject_(subject) {
   struct stat s {};
   // A device or pipe would be replaced by a file. A folder fails in commit().
   require(::stat(path_.c_str(), &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode), subject_,
-          ": must be a regular file or a new one  ", path_);
+          ": must be a regular file or a new one  ", path);
+  std::error_code ignored;
+  require(!std::filesystem::is_symlink(path_, ignored), subject_,
+          ": cannot create (symbolic links in a circle)  ", path);
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail(subject_, ": cannot create (", std::strerror(errno), ")  ", path_);
+  if (fd_ < 0) fail(subject_, ": cannot create (", std::strerror(errno), ")  ", path);
 }
 
 AtomicFile::~AtomicFile() {

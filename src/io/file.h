@@ -54,17 +54,24 @@ void write_whole_file(const std::string& path, std::string_view text, std::strin
 // Makes the folder and those above it. Throws Error naming `subject` and the cause.
 void make_folder(const std::string& path, std::string_view subject);
 
-// Throws Error, naming `subject` and the cause, if no file could be written to `path` as it is now:
-// to be asked before long work. Leaves nothing, no folders either; AtomicFile needs these made.
+// Throws Error, naming `subject` and the cause, if no file could be written to `path` as it is now,
+// or into a folder that may be made first: to be asked before long work. Leaves nothing, no folders
+// either.
 void check_can_write(const std::string& path, std::string_view subject);
+void check_can_fill(const std::string& folder, std::string_view subject);
+
+// Where symbolic links lead in the end, a link only where they lead in a circle; what is no link as
+// it is.
+std::string followed(const std::string& path);
 
 // A file being written under a temporary name, `<path>.tmp-<pid>`. commit() makes it durable and
 // renames it over `path`; without commit() the old file stays whole and the new one is removed.
+// A symbolic link stays one: `path` is then what it leads to.
 // Every failure (no space, no permission, `path` is a device or a pipe) throws Error naming
 // `subject` and the cause.
 class AtomicFile {
  public:
-  AtomicFile(std::string path, std::string_view subject);
+  AtomicFile(const std::string& path, std::string_view subject);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

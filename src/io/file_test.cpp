@@ -18,37 +18,54 @@ using testing::expect_error;
 
 TEST(check_can_write, leaves_nothing_and_keeps_what_is_there) {
   const testing::Folder folder;
-  check_can_write(folder / "a/b/c.png", "out");
+  check_can_write(folder / "c.png", "out");
+  EXPECT_EQ(folder.files(), 0u);
+  testing::put_file(folder / "c.png", "old");
+  check_can_write(folder / "c.png", "out");
+  EXPECT_EQ(testing::file_bytes(folder / "c.png"), "old");
+}
+
+TEST(check_can_write, folder_that_is_not_there__is_an_error) {
+  const testing::Folder folder;
+  expect_error([&] { check_can_write(folder / "new/c.png", "out"); },
+               str("out: there is no folder ", folder / "new", " (mkdir -p makes it)  ",
+                   folder / "new/c.png"));
+  EXPECT_EQ(folder.files(), 0u);
+}
+
+TEST(check_can_fill, leaves_nothing_and_keeps_what_is_there) {
+  const testing::Folder folder;
+  check_can_fill(folder / "a/b", "out");
+  check_can_fill(folder / "a/b/", "out");
   EXPECT_EQ(folder.files(), 0u);
   testing::put_file(folder / "a/c.png", "old");
-  check_can_write(folder / "a/c.png", "out");
-  check_can_write(folder / "a/b/c.png", "out");
+  check_can_fill(folder / "a", "out");
+  check_can_fill(folder / "a/b", "out");
   EXPECT_EQ(testing::file_bytes(folder / "a/c.png"), "old");
   EXPECT_FALSE(std::filesystem::exists(folder / "a/b"));
 }
 
-TEST(check_can_write, link_to_nowhere_as_a_folder__is_an_error_and_stays) {
+TEST(check_can_fill, link_to_nowhere_as_a_folder__is_an_error_and_stays) {
   const testing::Folder folder;
   std::filesystem::create_symlink(folder / "away", folder / "link");
-  expect_error([&] { check_can_write(folder / "link/c.png", "out"); },
-               "out: cannot make the folder (");
-  expect_error([&] { check_can_write(folder / "link/a/b/c.png", "out"); },
+  expect_error([&] { check_can_fill(folder / "link", "out"); }, "out: cannot make the folder (");
+  expect_error([&] { check_can_fill(folder / "link/a/b", "out"); },
                "out: cannot make the folder (");
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
 }
 
 // A path that does not exist until a folder on its way is made may then be something that was
 // there.
-TEST(check_can_write, what_was_there__stays_whatever_the_path_calls_it) {
+TEST(check_can_fill, what_was_there__stays_whatever_the_path_calls_it) {
   const testing::Folder folder;
   testing::put_file(folder / "keep.txt", "precious");
   std::filesystem::create_directory(folder / "empty");
   std::filesystem::create_symlink(folder / "keep.txt", folder / "link");
-  expect_error([&] { check_can_write(folder / "new/../keep.txt/x.png", "out"); },
+  expect_error([&] { check_can_fill(folder / "new/../keep.txt", "out"); },
                "out: cannot make the folder (");
-  expect_error([&] { check_can_write(folder / "new/../link/x.png", "out"); },
+  expect_error([&] { check_can_fill(folder / "new/../link", "out"); },
                "out: cannot make the folder (");
-  check_can_write(folder / "new/../empty/x.png", "out");
+  check_can_fill(folder / "new/../empty", "out");
   EXPECT_EQ(testing::file_bytes(folder / "keep.txt"), "precious");
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
   EXPECT_TRUE(std::filesystem::is_directory(folder / "empty"));
@@ -61,10 +78,28 @@ TEST(check_can_write, what_cannot_be_a_file__is_an_error) {
   expect_error([&] { check_can_write(folder / "a.png", "out"); },
                "out: is a folder, not a file  " + folder / "a.png");
   expect_error([&] { check_can_write(folder / "a.png/x/y.png", "out"); },
-               "out: cannot make the folder (Not a directory)");
+               "out: cannot create (Not a directory)");
   expect_error([] { check_can_write("/proc/x.png", "out"); }, "out: cannot create (");
   expect_error([&] { check_can_write(folder / std::string(300, 'x'), "out"); },
                "out: cannot create (File name too long)");
+}
+
+TEST(AtomicFile, symbolic_link__is_followed_and_stays) {
+  const testing::Folder folder;
+  testing::put_file(folder / "a/old.txt", "old");
+  std::filesystem::create_symlink("a/old.txt", folder / "link");
+  std::filesystem::create_symlink(folder / "link", folder / "second");
+  std::filesystem::create_symlink("a/new.txt", folder / "to_new");
+  write_whole_file(folder / "second", "one", "out");
+  write_whole_file(folder / "to_new", "two", "out");
+  EXPECT_EQ(testing::file_bytes(folder / "a/old.txt"), "one");
+  EXPECT_EQ(testing::file_bytes(folder / "a/new.txt"), "two");
+  for (const char* name : {"link", "second", "to_new"})
+    EXPECT_TRUE(std::filesystem::is_symlink(folder / name)) << name;
+  EXPECT_EQ(folder.files(), 4u);  // no temporary one
+  std::filesystem::create_symlink("loop", folder / "loop");
+  expect_error([&] { write_whole_file(folder / "loop", "x", "out"); }, "out: cannot ");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "loop"));
 }
 
 TEST(AtomicFile, what_is_no_regular_file__is_not_replaced) {

@@ -7,10 +7,10 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "io/file.h"
+#include "io/new_folder.h"
 #include "io/safetensors.h"
 #include "io/tensor_header.h"
 #include "pipeline/checkpoint_family.h"
@@ -229,6 +229,7 @@ Input read_input(const ConvertOptions& o) {
   }
   for (const Source& s : out.sources)
     for (const std::string& file : s.file->files()) out.files.push_back(file);
+  for (const LoraChoice& lora : o.loras) out.files.push_back(lora.file);
   return out;
 }
 
@@ -296,6 +297,8 @@ void check_output(const Input& in, const ConvertOptions& o) {
     require(!fs::is_directory(o.out), "convert: OUT must be a file of this layout  ", o.out);
     require(o.out.ends_with(".safetensors"),
             "convert: writes safetensors: OUT must end with .safetensors  ", o.out);
+    require(o.overwrite || !fs::exists(o.out, ignored),
+            "convert: OUT exists; another name keeps it, --overwrite replaces it  ", o.out);
     return io::check_can_write(o.out, "convert");
   }
   for (const char* file : {".safetensors", ".ckpt", ".pt", ".pth", ".bin"})
@@ -306,42 +309,6 @@ void check_output(const Input& in, const ConvertOptions& o) {
   require(!fs::exists(o.out) || (fs::is_directory(o.out) && fs::is_empty(o.out)),
           "convert: OUT must be a new or empty folder  ", o.out);
 }
-
-// A folder that appears whole: made beside its place, and moved there in the end.
-class NewFolder {
- public:
-  explicit NewFolder(const std::string& path)
-      : path_(fs::path(path).lexically_normal()), made_(path_.string() + str(".tmp-", ::getpid())) {
-    if (!path_.has_filename()) {
-      path_ = path_.parent_path();
-      made_ = path_.string() + str(".tmp-", ::getpid());
-    }
-    io::make_folder(made_.string(), "convert");
-  }
-  ~NewFolder() {
-    std::error_code ignored;
-    if (!done_) fs::remove_all(made_, ignored);
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-  std::string file(const std::string& name) const {
-    const fs::path out = made_ / name;
-    io::make_folder(out.parent_path().string(), "convert");
-    return out.string();
-  }
-  void commit() {
-    std::error_code error;
-    ::rmdir(path_.c_str());  // an empty folder; a file stays, and rename says so
-    fs::rename(made_, path_, error);
-    require(!error, "convert: cannot move the folder to its place (", error.message(), ")  ",
-            path_.string());
-    done_ = true;
-  }
-
- private:
-  fs::path path_, made_;
-  bool done_ = false;
-};
 
 // What shapes do not say, as tensors whose names are what matters.
 void add_markers(Writer& w, const std::string& path, const DiffusionConfig& d,
@@ -453,8 +420,8 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
   const bool folder = o.layout == CheckpointLayout::diffusers;
   const auto places = folder ? diffusers_places(moved.list) : original_places(moved.list);
   const DiffusionConfig diffusion = diffusion_of(in);
-  std::optional<NewFolder> made;
-  if (folder) made.emplace(o.out);
+  std::optional<io::NewFolder> made;
+  if (folder) made.emplace(o.out, "convert");
   Writer w(o, progress);
   std::map<const Source*, std::set<std::string>> used;
   for (size_t i = 0; i < moved.list.size(); ++i) {

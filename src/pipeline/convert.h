@@ -19,7 +19,8 @@ enum class CheckpointLayout : uint8_t {
 };
 
 struct ConvertOptions {
-  std::string in, out;  // a file, or a folder of diffusers
+  std::string in, out;     // a file, or a folder of diffusers
+  bool overwrite = false;  // a file that is there
   CheckpointLayout layout = CheckpointLayout::same;
   std::optional<DType> dtype = {};     // of the floats; none: each as it is
   bool averaged = false;               // the moving averages in place of the weights
@@ -35,10 +36,10 @@ struct Converted {
   std::vector<std::string> warnings;
 };
 
-// Writes safetensors; what exists is replaced at the end, whole or not at all. Throws Error: for an
-// input that is no checkpoint where the layout changes, for an output that is the input or a folder
-// that is not empty, for numbers that the dtype does not hold, and where the disk is full.
-// `progress`: bytes done of all.
+// Writes safetensors; a file is replaced at the end, whole or not at all. Throws Error: for an
+// input that is no checkpoint where the layout changes, for an output that is an input, a file that
+// exists without `overwrite` or a folder that is not empty, for numbers that the dtype does not
+// hold, and where the disk is full. `progress`: bytes done of all.
 Converted convert_checkpoint(const ConvertOptions& options,
                              const std::function<void(int64_t, int64_t)>& progress = {});
 

@@ -48,13 +48,24 @@ StageMemory largest(const std::vector<StageMemory>& stages) {
   return out;
 }
 
+// "bf16 (then 1.20 GB) or f16 (then 1.20 GB)": those in which it takes less.
+std::string smaller_dtypes(const MemoryChoice& c, int64_t bytes, int64_t limit) {
+  std::string out;
+  if (!c.dtypes) return out;
+  for (const auto& [name, taken] : c.dtypes(limit))
+    if (taken < bytes)
+      out += str(out.empty() ? "--dtype " : " or ", name, " (then ", size_text(taken), ")");
+  return out;
+}
+
 // What takes less in the largest stage.
 std::string advice(const MemoryChoice& c, const StageMemory& most, int64_t limit) {
   std::string flags;
   if (most.name != "text" && most.weights < limit)
     flags =
         most.name == "sampling" && c.batch > 1 ? "a smaller --size or --batch" : "a smaller --size";
-  if (c.in_f32) flags += str(flags.empty() ? "" : " and ", "--dtype bf16 or f16");
+  if (const std::string dtypes = smaller_dtypes(c, most.bytes, limit); !dtypes.empty())
+    flags += str(flags.empty() ? "" : ", or by ", dtypes);
   return str(
       "most is for ", most.name, ", of which ", size_text(most.weights), " for weights; ",
       flags.empty() ? "no flag makes that less, but a smaller model does" : "less by " + flags);
@@ -132,6 +143,11 @@ void DeviceModel::leave(const PlanNeeds& plan) {
   }
 }
 
+int64_t equal_batch(int64_t pictures, int64_t most) {
+  const int64_t batches = (pictures + most - 1) / most;
+  return (pictures + batches - 1) / batches;
+}
+
 int64_t largest_batch(int64_t too_many, int64_t limit,
                       const std::function<int64_t(int64_t pictures)>& bytes) {
   int64_t fits = 1, exceeds = too_many;
@@ -153,7 +169,7 @@ int64_t largest_batch(int64_t too_many, int64_t limit,
   return fits;
 }
 
-RunMemory choose_memory(const MemoryChoice& c, int64_t limit, std::string_view whose) {
+RunMemory smallest_memory(const MemoryChoice& c, int64_t limit) {
   RunMemory best{.policy = c.first, .stages = c.stages(c.first)};
   for (const auto& measure : measures_of(c)) {
     if (best.peak() <= limit) break;
@@ -162,6 +178,11 @@ RunMemory choose_memory(const MemoryChoice& c, int64_t limit, std::string_view w
     next.stages = c.stages(next.policy);
     if (helps(best.stages, next.stages, limit)) best = std::move(next);
   }
+  return best;
+}
+
+RunMemory choose_memory(const MemoryChoice& c, int64_t limit, std::string_view whose) {
+  RunMemory best = smallest_memory(c, limit);
   if (best.peak() <= limit) return best;
   throw OutOfMemory(str("generate: out of memory: the run takes ", text_of(best), ", and ", whose,
                         " is ", size_text(limit), ": ", advice(c, largest(best.stages), limit)));

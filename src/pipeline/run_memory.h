@@ -69,14 +69,21 @@ struct MemoryChoice {
   MemoryPolicy first;                   // what the caller wants in any case
   bool guided = false;                  // there are branches
   int64_t batch = 1;                    // pictures at a time
-  bool in_f32 = false;                  // a dtype of half the size could be chosen
   std::vector<int64_t> decoder_tiles;   // sides of tiles smaller than the image, the largest first
   std::vector<int64_t> upscaler_tiles;  // likewise
   std::function<std::vector<StageMemory>(const MemoryPolicy&)> stages;
+  // Other dtypes that could be chosen, and what a run takes at most in each; may be none. Asked for
+  // where nothing else keeps within the limit.
+  std::function<std::vector<std::pair<std::string, int64_t>>(int64_t limit)> dtypes = {};
 };
-// The first policy within `limit` bytes. Throws OutOfMemory where none is, with the numbers and
+// The first policy within `limit` bytes, or the smallest that there is.
+RunMemory smallest_memory(const MemoryChoice& choice, int64_t limit);
+// The same. Throws OutOfMemory where none is, with the numbers and
 // what would make the largest stage smaller; `whose`: "--memory", or what else the limit is.
 RunMemory choose_memory(const MemoryChoice& choice, int64_t limit, std::string_view whose);
+
+// So many at a time that batches of at most `most` are as equal as can be.
+int64_t equal_batch(int64_t pictures, int64_t most);
 
 // The most pictures at a time, fewer than `too_many`, of which `bytes` lie within the limit; those
 // of one do. What a plan takes is nearly a straight line, so few numbers are tried.

@@ -113,15 +113,16 @@ TEST(choose_memory, what_does_not_fit__is_an_error_with_the_numbers) {
 
 TEST(choose_memory, advice__is_for_the_largest_stage) {
   const auto advice = [](const StageMemory& text, const StageMemory& sampling, int64_t batch,
-                         bool in_f32) -> std::string {
+                         std::vector<std::pair<std::string, int64_t>> dtypes) -> std::string {
     const MemoryChoice choice{.first = {},
                               .batch = batch,
-                              .in_f32 = in_f32,
                               .decoder_tiles = {},
                               .upscaler_tiles = {},
-                              .stages = [&](const MemoryPolicy&) {
-                                return std::vector<StageMemory>{text, sampling};
-                              }};
+                              .stages =
+                                  [&](const MemoryPolicy&) {
+                                    return std::vector<StageMemory>{text, sampling};
+                                  },
+                              .dtypes = [&](int64_t) { return dtypes; }};
     try {
       choose_memory(choice, 5'000'000, "--memory");
     } catch (const OutOfMemory& e) {
@@ -131,18 +132,22 @@ TEST(choose_memory, advice__is_for_the_largest_stage) {
     return "";
   };
   constexpr int64_t mb = 1'000'000;
-  EXPECT_EQ(advice({"text", 9 * mb, 8 * mb}, {"sampling", 7 * mb, 2 * mb}, 1, true),
-            "most is for text, of which 8.00 MB for weights; less by --dtype bf16 or f16");
   EXPECT_EQ(
-      advice({"text", 9 * mb, 8 * mb}, {"sampling", 7 * mb, 2 * mb}, 1, false),
+      advice({"text", 9 * mb, 8 * mb}, {"sampling", 7 * mb, 2 * mb}, 1,
+             {{"bf16", 5 * mb}, {"f16", 6 * mb}}),
+      "most is for text, of which 8.00 MB for weights; less by --dtype bf16 (then 5.00 MB) or "
+      "f16 (then 6.00 MB)");
+  EXPECT_EQ(
+      advice({"text", 9 * mb, 8 * mb}, {"sampling", 7 * mb, 2 * mb}, 1, {}),
       "most is for text, of which 8.00 MB for weights; no flag makes that less, but a smaller "
       "model does");
-  EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 2 * mb}, 2, true),
+  EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 2 * mb}, 2,
+                   {{"bf16", 7 * mb}, {"f16", 5 * mb}}),
             "most is for sampling, of which 2.00 MB for weights; less by a smaller --size or "
-            "--batch and --dtype bf16 or f16");
-  EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 2 * mb}, 1, false),
+            "--batch, or by --dtype f16 (then 5.00 MB)");
+  EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 2 * mb}, 1, {}),
             "most is for sampling, of which 2.00 MB for weights; less by a smaller --size");
-  EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 6 * mb}, 2, false),
+  EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 6 * mb}, 2, {}),
             "most is for sampling, of which 6.00 MB for weights; no flag makes that less, but a "
             "smaller model does");
 }

@@ -185,7 +185,8 @@ std::vector<TextStage::Part> TextStage::parts(const std::string& prompt, const P
                                               bool negative, std::vector<std::string>& warnings) {
   const text::Prompt parsed = text::parse_prompt(prompt, r.syntax, negative);
   check_parts(parsed);
-  warnings.insert(warnings.end(), parsed.warnings.begin(), parsed.warnings.end());
+  for (const auto& more : {parsed.warnings, text::left_out_of(embeddings_, parsed)})
+    warnings.insert(warnings.end(), more.begin(), more.end());
   std::vector<Part> out;
   for (const text::PromptPart& p : parsed.parts)
     out.push_back({{negative ? Branch::uncond : Branch::cond, p.weight}, {}, 0});

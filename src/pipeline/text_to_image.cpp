@@ -14,6 +14,10 @@
 namespace ebb {
 namespace {
 
+// On a processor a larger batch takes as long for each picture. A run can be stopped between
+// kernels, which take longer then, and what it has begun is lost.
+constexpr int64_t batch_on_host = 4;
+
 void take_size(TextToImageRequest& q, const LoadedModel& m) {
   require(q.init || !q.mask, "generate: --mask needs a picture that it belongs to: --init FILE");
   if (q.outpaint != Outpaint{}) {
@@ -402,6 +406,8 @@ Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<
 
 RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& events) {
   ResolvedTextToImage r = asked;
+  if (r.free_batch() && context_.device->on_host())
+    r.set_batch(equal_batch(r.request.count, std::min(r.first().batch, batch_on_host)));
   tell_ = events.tell, step_ = events.step;
   take_tiling(r.request.tiling);
   const std::string slow = slow_dtype_text(pipeline_.dtype_of(r.first()), *context_.device);

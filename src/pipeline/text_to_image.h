@@ -126,8 +126,8 @@ class TextToImage {
   // than this. Throws Error where both are missing.
   Preview preview(const ResolvedTextToImage& r, const std::optional<LoadedComponent>& decoder = {});
   // Of a request that leaves the batch open, it is the largest that takes no more measures to keep
-  // within memory than a single picture does. Where memory runs out in the middle of a run
-  // nonetheless, half of it, and then one component is on the device at a time.
+  // within memory than a single picture does, on a processor at most 4. Where memory runs out in
+  // the middle of a run nonetheless, half of it, and then one component is on the device at a time.
   // Throws Error, and Cancelled where `progress` returned false; pictures that were handed out
   // before stay good, and so does the object.
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {});
@@ -150,6 +150,9 @@ class TextToImage {
                                   const MemoryPolicy& policy);
   void release_denoisers();
   void text_stage(DeviceModel& device, const Sketch& s, const MemoryPolicy& policy) const;
+  void drop_plans(const ResolvedTextToImage& r, const Sketch& s);
+  std::vector<std::pair<std::string, int64_t>> peaks_in_16_bits(const ResolvedTextToImage& r,
+                                                                const Sketch& s, int64_t limit);
   MemoryChoice measures(const ResolvedTextToImage& r, const Sketch& s);
   RunMemory fit_batch(ResolvedTextToImage& r, const Sketch& s);
   RunMemory planned(ResolvedTextToImage& r);

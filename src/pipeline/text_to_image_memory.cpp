@@ -287,6 +287,32 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
   return std::move(device).stages();
 }
 
+// Plans hold some memory as soon as they are there.
+void TextToImage::drop_plans(const ResolvedTextToImage& r, const Sketch& s) {
+  for (size_t i = 0; i < r.passes.size(); ++i)
+    for (const bool together : {true, false}) {
+      RunInputs in = s.inputs[i];
+      in.together = together;
+      pipeline_of(r.passes[i]).drop(r.passes[i].request, in);
+    }
+}
+
+// By the name of the dtype.
+std::vector<std::pair<std::string, int64_t>> TextToImage::peaks_in_16_bits(
+    const ResolvedTextToImage& r, const Sketch& s, int64_t limit) {
+  drop_plans(r, s);
+  std::vector<std::pair<std::string, int64_t>> out;
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    ResolvedTextToImage other = r;
+    for (RunPass& pass : other.passes) pass.request.dtype = dtype;
+    release();
+    const Sketch sketched = sketch(other);
+    out.emplace_back(name_of(dtype), smallest_memory(measures(other, sketched), limit).peak());
+    drop_plans(other, sketched);
+  }
+  return out;
+}
+
 MemoryChoice TextToImage::measures(const ResolvedTextToImage& r, const Sketch& s) {
   const bool leave = !options_.keeps_encoders;
   // on the host it makes room for the files of others, and giving it back takes no time
@@ -294,10 +320,11 @@ MemoryChoice TextToImage::measures(const ResolvedTextToImage& r, const Sketch& s
       .first = {.encoders_leave = leave, .denoiser_leaves = leave && context_.device->on_host()},
       .guided = r.first().guided,
       .batch = r.first().batch,
-      .in_f32 = pipeline_.dtype_of(r.first()) == DType::f32,
       .decoder_tiles = {},
       .upscaler_tiles = {},
       .stages = [&](const MemoryPolicy& p) { return stages(r, s, p); }};
+  if (pipeline_.dtype_of(r.first()) == DType::f32)
+    choice.dtypes = [&](int64_t limit) { return peaks_in_16_bits(r, s, limit); };
   choice.decoder_tiles = smaller(LatentDecoder::sides(s.latents));
   if (upscaler_ || hires_upscaler_) choice.upscaler_tiles = smaller(Upscaler::sides());
   return choice;
@@ -306,14 +333,8 @@ MemoryChoice TextToImage::measures(const ResolvedTextToImage& r, const Sketch& s
 // Where not as many pictures at a time fit as were meant. Batches are as equal as can be.
 RunMemory TextToImage::fit_batch(ResolvedTextToImage& r, const Sketch& s) {
   const int64_t meant = r.first().batch;
-  // Plans hold some memory as soon as they are there.
   const auto change_to = [&](int64_t pictures) {
-    for (size_t i = 0; i < r.passes.size() && pictures != r.first().batch; ++i)
-      for (const bool together : {true, false}) {
-        RunInputs in = s.inputs[i];
-        in.together = together;
-        pipeline_of(r.passes[i]).drop(r.passes[i].request, in);
-      }
+    if (pictures != r.first().batch) drop_plans(r, s);
     r.set_batch(pictures);
   };
   change_to(1);
@@ -328,8 +349,7 @@ RunMemory TextToImage::fit_batch(ResolvedTextToImage& r, const Sketch& s) {
       memory(meant).peak() <= limit()
           ? meant
           : largest_batch(meant, limit(), [&](int64_t n) { return memory(n).peak(); });
-  const int64_t batches = (r.request.count + most - 1) / most,
-                equal = (r.request.count + batches - 1) / batches;
+  const int64_t equal = equal_batch(r.request.count, most);
   if (tell_ && equal < meant)
     tell_(str("generate: memory is short: makes ", equal, equal == 1 ? " picture" : " pictures",
               " at a time"));

@@ -1,9 +1,9 @@
 #include "runtime/fit.h"
 
-#include <charconv>
 #include <functional>
 #include <numeric>
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/names.h"
 
@@ -82,27 +82,7 @@ Fitted fit_blocks(const Planner& plans, int64_t bytes) {
   return fits(all, bytes) ? least(-1, most.blocks, std::move(all), bytes, at) : all;
 }
 
-struct NumberAndUnit {
-  std::optional<double> number;
-  std::string_view unit;
-};
-
-NumberAndUnit number_and_unit(std::string_view text) {
-  double number = 0;
-  const auto [rest, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (fault != std::errc()) return {};
-  return {number, {rest, static_cast<size_t>(text.data() + text.size() - rest)}};
-}
-
 }  // namespace
-
-std::optional<int64_t> parse_size(std::string_view given) {
-  const std::string text = small_letters(given);
-  const auto [number, unit] = number_and_unit(text);
-  const bool valid = number && *number > 0 && *number < 1e9 && (unit == "gb" || unit == "mb");
-  if (!valid) return {};
-  return static_cast<int64_t>(*number * (unit == "gb" ? 1e9 : 1e6));
-}
 
 Recompute parse_recompute(std::string_view given) {
   using Kind = Recompute::Kind;
@@ -111,9 +91,8 @@ Recompute parse_recompute(std::string_view given) {
   if (text == "pointwise") return {.kind = Kind::pointwise};
   if (text == "all") return {.kind = Kind::all};
   if (text == "auto") return {.kind = Kind::fit};
-  const auto [number, unit] = number_and_unit(text);
   if (const auto bytes = parse_size(text)) return {.kind = Kind::fit, .bytes = *bytes};
-  const bool no_unit = number && unit.empty();
+  const bool no_unit = parse_size(text + "GB").has_value();
   const std::string known[] = {"off", "pointwise", "all", "auto"};
   const std::string near = nearest_name(text, known);
   fail("recompute: must be off, pointwise, all, auto or a size like 8GB or 500MB ('", given, "'",

@@ -23,8 +23,6 @@ struct Recompute {
   std::string loss = "loss";  // the output that the gradients are of
 };
 Recompute parse_recompute(std::string_view text);  // throws Error
-// Bytes of "8GB" or "500MB"; none for other texts.
-std::optional<int64_t> parse_size(std::string_view text);
 
 // How a graph is lowered, by what may be recomputed later. no_recompute: everything fuses.
 // pointwise: activations stay pointwise nodes. blocks: norms and their inputs also stay within

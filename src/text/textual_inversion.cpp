@@ -1,6 +1,7 @@
 #include "text/textual_inversion.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <utility>
@@ -140,9 +141,34 @@ EmbeddingFolder read_embedding_folder(const std::string& folder, PromptSyntax sy
       require(out.embeddings.emplace(name, std::move(read)).second,
               "embedding: another file has this name  ", path.string());
     } catch (const Error& e) {
-      out.warnings.push_back(left_out(e.what(), path.string()));
+      out.left_out.emplace(name, left_out(e.what(), path.string()));
     }
   }
+  return out;
+}
+
+namespace {
+
+// Whether a prompt has these words, in any case: what may be meant as the name of an embedding.
+bool has_words(const Prompt& prompt, const std::string& words) {
+  const std::string small = small_letters(words);
+  const auto is_letter = [](const std::string& text, size_t at) {
+    return at < text.size() && std::isalnum(static_cast<unsigned char>(text[at])) != 0;
+  };
+  return std::any_of(prompt.parts.begin(), prompt.parts.end(), [&](const PromptPart& part) {
+    const std::string text = small_letters(part.text);
+    for (size_t at = text.find(small); at != text.npos; at = text.find(small, at + 1))
+      if ((at == 0 || !is_letter(text, at - 1)) && !is_letter(text, at + small.size())) return true;
+    return false;
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> left_out_of(const EmbeddingFolder& folder, const Prompt& prompt) {
+  std::vector<std::string> out;
+  for (const auto& [name, why] : folder.left_out)
+    if (has_words(prompt, name)) out.push_back(why);
   return out;
 }
 
@@ -155,12 +181,7 @@ std::map<std::string, int64_t> vector_counts(const EmbeddingFolder& folder, int6
       out.emplace(name, t->shape()[0]);
       continue;
     }
-    const std::string small = small_letters(name);
-    const bool named =
-        std::any_of(prompt.parts.begin(), prompt.parts.end(), [&](const PromptPart& part) {
-          return small_letters(part.text).find(small) != std::string::npos;
-        });
-    if (named)
+    if (has_words(prompt, name))
       warnings.push_back(str("embedding: has no vectors of width ", width, " (",
                              embedding.vectors[0].shape()[1], "): left out  ", name));
   }

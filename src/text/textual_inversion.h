@@ -35,11 +35,15 @@ TextualInversion read_textual_inversion(const std::string& path);
 
 struct EmbeddingFolder {
   std::map<std::string, TextualInversion> embeddings;  // by the names that prompts use
-  std::vector<std::string> warnings;                   // of files that cannot be used
+  std::multimap<std::string, std::string> left_out;    // files that cannot be used: why
 };
 
 // All files of a folder and those below it, by their stems; ComfyUI: by the path from the folder.
 EmbeddingFolder read_embedding_folder(const std::string& folder, PromptSyntax syntax);
+
+// A line for each file that cannot be used where the prompt has its name; others are of no
+// interest.
+std::vector<std::string> left_out_of(const EmbeddingFolder& folder, const Prompt& prompt);
 
 // How many vectors each has for an encoder (EncoderText::embeddings). One without vectors of the
 // width is left out; with a warning if its name is in the prompt.

@@ -99,17 +99,22 @@ TEST(TextualInversion, folder__gives_names_and_warns_of_what_cannot_be_used) {
   std::filesystem::create_symlink("loop.pt", folder / "loop.pt");  // to itself
   const EmbeddingFolder all = read_embedding_folder(folder.path(), PromptSyntax::a1111);
   EXPECT_EQ(all.embeddings.size(), 2u);
-  ASSERT_EQ(all.warnings.size(), 3u);
-  for (const std::string& warning : all.warnings)
+  const auto left_out = [&](std::string_view text) {
+    return left_out_of(all, parse_prompt(text, PromptSyntax::a1111));
+  };
+  // only where it may matter
+  EXPECT_TRUE(left_out("a cat, unbroken, older").empty());
+  const std::vector<std::string> named = left_out("an Old man, (broken:1.2) and thin");
+  ASSERT_EQ(named.size(), 3u);
+  for (const std::string& warning : named)
     EXPECT_EQ(warning.find("embedding: a file is left out: "), 0u) << warning;
-  EXPECT_TRUE(all.warnings[0].ends_with("  " + (folder / "broken.safetensors"))) << all.warnings[0];
+  EXPECT_TRUE(named[0].ends_with("  " + (folder / "broken.safetensors"))) << named[0];
   EXPECT_EQ(
-      all.warnings[1],
+      named[1],
       "embedding: a file is left out: torch: not a file of torch.save; safetensors: file must "
       "have at least 8 bytes (1)  " +
           (folder / "old.pt"));
-  EXPECT_TRUE(all.warnings[2].ends_with("w in " + (folder / "thin.safetensors")))
-      << all.warnings[2];
+  EXPECT_TRUE(named[2].ends_with("w in " + (folder / "thin.safetensors"))) << named[2];
   EXPECT_TRUE(
       read_embedding_folder(folder.path(), PromptSyntax::comfyui).embeddings.contains("sub/big"));
 

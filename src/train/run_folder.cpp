@@ -106,7 +106,7 @@ void put_aside_halves(const std::string& folder, const std::function<void(std::s
 
 void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
   lock_run_folder(folder);
-  io::check_can_write((fs::path(folder) / "config.json").string(), "out");
+  io::check_can_fill(folder, "out");
   if (resume) {
     last_checkpoint(folder);
     check_config((fs::path(folder) / "config.json").string());

@@ -34,6 +34,9 @@ constexpr int signal_exit = 128;
 // What a command says when the first signal comes.
 constexpr std::string_view stopping = "stopping; again, after a second, to end now";
 
+// What --overwrite does where --out names a file.
+constexpr std::string_view overwrite_help = "replace the file of that name, whatever it is";
+
 // Options of every command.
 struct CommonOptions {
   bool json = false;

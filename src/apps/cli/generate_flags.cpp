@@ -19,7 +19,8 @@ std::string_view help_of_generate(std::string_view field, std::string_view help)
   if (field == "guidance")
     return "classifier-free guidance scale; 1: off; 0: the negative prompt alone; below 0: away "
            "from the prompt; networks of distilled guidance read it";
-  if (field == "batch") return "images at a time; 0: as many as fit into memory, at most 64";
+  if (field == "batch")
+    return "images at a time; 0: as many as fit into memory, at most 64, on a processor 4";
   return help;
 }
 

@@ -22,7 +22,7 @@ std::string_view help_of_generate(std::string_view field, std::string_view help)
 struct GenerateFlags {
   std::string model, prompt, negative, out = "generated.png", size = "auto", vae, text_encoder,
                                        embedding_dir, lora_dir, variant;
-  bool ema = false;
+  bool ema = false, overwrite = false;
   TextList lora;
   std::string prompt_syntax = "auto", like, config, memory = "auto", format = "png", preview,
               preview_decoder;
@@ -72,7 +72,8 @@ struct GenerateFlags {
     f("format", format, "of the files in a folder");
     f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
     f("like", like, "a picture whose settings are taken: one by ebb is made again");
-    f("memory", memory, "of the device, to keep within: 5GB, 800MB; auto: what is free");
+    f("memory", memory, "of the device, to keep within: 5GB, 800MiB; auto: what is free");
+    f("overwrite", overwrite, overwrite_help);
     f("config", config, "a JSON file with any of these settings; flags come before it");
   }
   void choices(auto&& f) {

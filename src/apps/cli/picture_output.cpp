@@ -10,6 +10,7 @@
 #include "base/names.h"
 #include "io/file.h"
 #include "io/image.h"
+#include "io/tensor_file.h"
 
 namespace ebb::cli {
 namespace {
@@ -20,6 +21,21 @@ std::string small_extension(const std::string& path) {
   std::string out = fs::path(path).extension().string();
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
+}
+
+// Whether a run lays such files down itself: pictures, or numbers with ebb's settings.
+bool is_of_runs(const std::string& file, Output kind) {
+  try {
+    if (kind == Output::grid) return io::read_picture_text(file), true;
+    if (kind == Output::npy) return false;  // which does not say who wrote it
+    const io::TensorFile there = io::TensorFile::open(file);
+    const auto software = there.metadata().find("Software");
+    return software != there.metadata().end() && software->second.starts_with("ebb ") &&
+           there.entries().size() == 1 &&
+           (there.entries()[0].name == "latents" || there.entries()[0].name == "images");
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 // The file of one image in a folder.
@@ -51,10 +67,6 @@ Output output_of(const std::string& out, std::string_view command) {
   return Output::folder;
 }
 
-std::string folder_of(const std::string& out, std::string_view command) {
-  return output_of(out, command) == Output::folder ? out : fs::path(out).parent_path().string();
-}
-
 bool is_numbered(const std::string& file) {
   constexpr size_t least = 5, most = 12;  // digits
   const std::string stem = fs::path(file).stem().string();
@@ -79,9 +91,21 @@ int64_t first_number(const std::string& out) {
   return first;
 }
 
-void check_output_path(const std::string& out, std::string_view command) {
-  io::check_can_write(output_of(out, command) == Output::folder ? numbered(out, 0, "png") : out,
-                      str(command, ": --out"));
+void check_output_path(const std::string& out, std::string_view command, bool overwrite) {
+  const Output kind = output_of(out, command);
+  const std::string flag = str(command, ": --out");
+  if (kind == Output::folder) return io::check_can_fill(out, flag);
+  io::check_can_write(out, flag);
+  std::error_code ignored;
+  constexpr std::string_view rules[] = {"is no picture", "", "is no latents or images by ebb",
+                                        "does not say who wrote it"};
+  require(overwrite || !fs::exists(out, ignored) || is_of_runs(out, kind), flag,
+          " would replace a file that ", rules[static_cast<size_t>(kind)],
+          "; another name keeps it, --overwrite replaces it  ", out);
+}
+
+void make_output_folder(const std::string& out, std::string_view command) {
+  if (output_of(out, command) == Output::folder) io::make_folder(out, str(command, ": --out"));
 }
 
 ImageSize image_size(const std::string& text, std::string_view command) {

@@ -20,8 +20,6 @@ enum class Output : uint8_t { grid, folder, safetensors, npy };
 // known extensions: its name would become a folder's. The name of a folder that there is, or with a
 // / behind, is one.
 Output output_of(const std::string& out, std::string_view command);
-// "": none is needed.
-std::string folder_of(const std::string& out, std::string_view command);
 // Whether a path has the name of a picture in such a folder.
 bool is_numbered(const std::string& file);
 // The number behind the highest of the pictures in a folder, where files of another run go on; 0
@@ -29,8 +27,12 @@ bool is_numbered(const std::string& file);
 int64_t next_number(const std::string& out);
 // next_number(), of which it tells on standard error where it is not 0.
 int64_t first_number(const std::string& out);
-// Throws Error unless `out` can be written.
-void check_output_path(const std::string& out, std::string_view command);
+// Throws Error unless `out` can be written. A folder may be made, that of a single file is there. A
+// picture replaces a picture, latents replace latents of ebb in .safetensors; `overwrite`: whatever
+// is there.
+void check_output_path(const std::string& out, std::string_view command, bool overwrite);
+// Makes the folder that `out` names, where it names one.
+void make_output_folder(const std::string& out, std::string_view command);
 // "auto", "512" or "768x512", width by height; {} for auto. Throws Error.
 ImageSize image_size(const std::string& text, std::string_view command);
 

@@ -57,11 +57,7 @@ void PreviewOutput::show(const StepView& step) {
   for (int64_t i = 0; i < bytes.shape()[0]; ++i) images.push_back(image_at(bytes, i));
   const auto columns = static_cast<int64_t>(std::ceil(std::sqrt(std::ssize(images))));
   const Tensor image = images.size() == 1 ? images[0] : io::image_grid(images, columns, 1);
-  if (!target_.file.empty()) {
-    const std::string folder = std::filesystem::path(target_.file).parent_path().string();
-    if (!folder.empty()) io::make_folder(folder, "generate: --preview");
-    return io::write_picture(target_.file, image, {});
-  }
+  if (!target_.file.empty()) return io::write_picture(target_.file, image, {});
   const std::string text = terminal_text(image, terminal_columns() - 1);
   // over the line of progress and, on a terminal, the picture before
   if (isatty(STDERR_FILENO) != 0) {

@@ -11,6 +11,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "pipeline/load_bench.h"
@@ -18,7 +19,6 @@
 #include "pipeline/model_bench.h"
 #include "pipeline/picture_bench.h"
 #include "pipeline/pipeline_bench.h"
-#include "runtime/fit.h"
 
 namespace ebb::cli {
 namespace {
@@ -91,7 +91,7 @@ int run_load(const Options& o) {
       });
   if (o.file.empty()) {
     const auto bytes = parse_size(o.size);
-    require(bytes.has_value(), "bench: --size must be a size like 5GB or 500MB ('", o.size, "')");
+    require(bytes.has_value(), "bench: --size must be ", size_forms, " ('", o.size, "')");
     write_random_weights(random.string(), *bytes);
   }
   const LoadResult r = bench_load(context, o.file.empty() ? random.string() : o.file);

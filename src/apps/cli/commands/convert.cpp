@@ -18,7 +18,7 @@ namespace {
 
 struct Options {
   std::string in, out, dtype = "same", layout = "auto", variant;
-  bool ema = false, json = false;
+  bool ema = false, overwrite = false, json = false;
   TextList lora;
   void fields(auto&& f) {
     f("dtype", dtype, "of the floats: f32, f16, bf16, or same: each as it is");
@@ -30,6 +30,7 @@ struct Options {
     f("lora", lora,
       "a LoRA or one of its relatives to merge, FILE[:strength[:text strength]][:lbw=1,0,...]; "
       "many: again, or parted by ;");
+    f("overwrite", overwrite, overwrite_help);
     f("json", json, "print one JSON object on standard output, all else on standard error");
   }
   void choices(auto&& f) {
@@ -78,6 +79,7 @@ int run(const Options& o) {
   const ConvertOptions options{
       .in = o.in,
       .out = o.out,
+      .overwrite = o.overwrite,
       .layout = layout_of(o),
       .dtype = o.dtype == "same" ? std::nullopt : std::optional(parse_dtype(o.dtype)),
       .averaged = o.ema,

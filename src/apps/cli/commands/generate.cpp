@@ -1,4 +1,5 @@
 // ebb generate --model FILE --prompt TEXT: pictures from text.
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "apps/cli/terminal.h"
 #include "apps/cli/unused_flags.h"
 #include "base/background_tasks.h"
+#include "base/byte_size.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
@@ -102,8 +104,8 @@ std::map<std::string, std::string> settings(const GenerateFlags& o, const Resolv
 int64_t memory_of(const std::string& text) {
   if (text == "auto") return 0;
   const auto bytes = parse_size(text);
-  require(bytes.has_value(), "generate: --memory must be auto or a size like 5GB or 800MB (got '",
-          text, "')");
+  require(bytes.has_value(), "generate: --memory must be auto or ", size_forms, " (got '", text,
+          "')");
   return *bytes;
 }
 
@@ -182,13 +184,15 @@ class PictureFiles {
              .latents = {}};
     ++count_;
     if (output_ == Output::folder) {
-      make_folder();
+      make_output_folder(options_.out, "generate");
       return writing_.add([out = options_.out, bytes = bytes_of(p), text = text_(last_),
                            how = PictureStyle{.format = options_.format,
                                               .quality = options_.quality,
-                                              .first_image = first_file_ + count_ - 1}] {
+                                              .first_image = first_file_ + count_ - 1},
+                           &written = written_] {
         write_pictures(
             out, {bytes}, [&](int64_t) { return text; }, how);
+        ++written;
       });
     }
     kept_.push_back(output_ == Output::grid ? bytes_of(p) : p.latents);
@@ -196,23 +200,24 @@ class PictureFiles {
   // Behind it all files are there.
   void finish() {
     writing_.finish();
-    if (kept_.empty()) return;
-    make_folder();
+    const std::vector<Tensor> kept = std::exchange(kept_, {});
+    if (kept.empty()) return;
+    write_one_file(kept);
+    written_ = count_;
+  }
+  int64_t count() const { return count_; }
+  // Of those that came, how many are in files by now.
+  int64_t written() const { return written_; }
+
+ private:
+  void write_one_file(const std::vector<Tensor>& all) const {
     if (output_ == Output::grid)
-      return write_pictures(options_.out, kept_, [&](int64_t) { return text_(last_); },
+      return write_pictures(options_.out, all, [&](int64_t) { return text_(last_); },
                             {.quality = options_.quality});
-    const Tensor latents = channels_first(stacked(kept_));
+    const Tensor latents = channels_first(stacked(all));
     if (output_ == Output::npy) return io::write_npy(options_.out, latents);
     const io::NamedTensor tensor{"latents", latents};
     io::write_safetensors(options_.out, {&tensor, 1}, text_(last_));
-  }
-  int64_t count() const { return count_; }
-
- private:
-  // When there is something to put into it.
-  void make_folder() const {
-    if (const std::string folder = folder_of(options_.out, "generate"); !folder.empty())
-      io::make_folder(folder, "generate: --out");
   }
   Tensor bytes_of(const Picture& p) const {
     return picture_bytes(p.pixels, options_.generate.dialect);
@@ -227,6 +232,7 @@ class PictureFiles {
   Picture last_;            // without its numbers; its index negative: of several in one file
   int64_t first_file_ = 0;  // the number of the first one in a folder
   int64_t count_ = 0;
+  std::atomic<int64_t> written_ = 0;
   BackgroundTasks writing_;  // last: its tasks end before what they use
 };
 
@@ -253,14 +259,41 @@ void report(const GenerateFlags& o, const RunReport& r, double seconds) {
                seconds, r.text_seconds, o.out.c_str());
 }
 
-int interrupted(const GenerateFlags& o, int64_t finished, int signal) {
-  if (finished == 0)
-    std::fprintf(stderr, "generate: interrupted by signal %d; nothing was written to %s\n", signal,
-                 o.out.c_str());
-  else
-    std::fprintf(stderr, "generate: interrupted by signal %d; %s of %lld written to %s\n", signal,
-                 pictures(finished).c_str(), static_cast<long long>(o.n), o.out.c_str());
-  return signal_exit + signal;
+// "3 of 6 images written to out/".
+std::string written_text(const GenerateFlags& o, int64_t written) {
+  if (written == 0) return str("nothing was written to ", o.out);
+  return str(written, " of ", pictures(o.only < 0 ? o.n : 1), " written to ", o.out);
+}
+
+// Runs it and tells of it. What is finished is in files in the end, also where an error ends it.
+int run_into(PictureFiles& files, const GenerateFlags& o, const std::function<RunReport()>& run,
+             ProgressLine& line, const train::StopSignals& signals) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    try {
+      const RunReport done = run();
+      line.finish();
+      files.finish();
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      report(o, done, seconds.count());
+      return 0;
+    } catch (const Cancelled&) {
+      line.finish();
+      files.finish();
+      std::fprintf(stderr, "generate: interrupted by signal %d; %s\n", signals.requested(),
+                   written_text(o, files.written()).c_str());
+      return signal_exit + signals.requested();
+    }
+  } catch (...) {
+    try {
+      files.finish();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());  // beside what ended the run
+    }
+    if (files.count() > 0)
+      std::fprintf(stderr, "generate: %s\n", written_text(o, files.written()).c_str());
+    throw;
+  }
 }
 
 // How pictures are kept, where it has an effect.
@@ -290,31 +323,30 @@ std::optional<PreviewOutput> preview_of(const GenerateFlags& o, TextToImage& pip
 
 int run(const GenerateFlags& o) {
   require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
+  const int64_t memory = memory_of(o.memory);
   require(o.quality >= 1 && o.quality <= 100, "generate: --quality must be 1 to 100 (got ",
           o.quality, ")");
   require(o.first_image >= 0, "generate: --first-image must not be negative (got ", o.first_image,
           ")");
   require(o.lora_dir.empty() || std::filesystem::is_directory(o.lora_dir),
           "generate: --lora-dir is no folder  ", o.lora_dir);
-  check_output_path(o.out, "generate");
   const Output output = output_of(o.out, "generate");
   check_kept(o, output);
   require(o.control.upscale.empty() || output == Output::grid || output == Output::folder,
           "generate: --upscale makes pictures larger, but --out takes latents  ", o.out);
   check_inputs(o);
+  check_output_path(o.out, "generate", o.overwrite);
   const TextToImageRequest asked = request_of(o);
   CheckpointParts parts = parts_of(o);
   const ResolvedTextToImage request = resolve(parts, asked);
   say_warnings(request.warnings);
-  TextToImageOptions options{.keeps_encoders = false, .memory = memory_of(o.memory)};
+  TextToImageOptions options{.keeps_encoders = false, .memory = memory};
   if (!o.embedding_dir.empty())
     options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
-  say_warnings(options.embeddings.warnings);
   const Context context = open_device(o.common);
   TextToImage pipeline(std::move(parts), context, std::move(options));
   train::StopSignals signals(stopping);
   PictureFiles files(o, request, pipeline.ran(request));
-  const auto start = std::chrono::steady_clock::now();
   ProgressLine line("generate");
   RunEvents events;
   events.progress = [&](const RunProgress& p) {
@@ -328,25 +360,8 @@ int run(const GenerateFlags& o) {
     std::fprintf(stderr, "memory: at most %s\n", text_of(m).c_str());
   };
   events.tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
-  try {
-    const RunReport done = pipeline.run(request, events);
-    line.finish();
-    files.finish();
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    report(o, done, seconds.count());
-    return 0;
-  } catch (const Cancelled&) {
-    line.finish();
-    files.finish();
-    return interrupted(o, files.count(), signals.requested());
-  } catch (...) {
-    try {
-      files.finish();
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "%s\n", e.what());  // beside what ended the run
-    }
-    throw;
-  }
+  return run_into(
+      files, o, [&] { return pipeline.run(request, events); }, line, signals);
 }
 
 // Of a picture's settings: the options of its sampler and schedule are not those of others.

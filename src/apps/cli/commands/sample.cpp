@@ -32,6 +32,7 @@ namespace {
 struct Options {
   std::string checkpoint, model, out, wanted = "all", size = "auto";
   int64_t n = 16, columns = 0;
+  bool overwrite = false;
   GenerateOptions generate;
   CommonOptions common;
   FieldTexts diffusion;
@@ -44,6 +45,7 @@ struct Options {
       "a .png, .jpg or .webp file for one grid; .safetensors or .npy for the numbers, of latents "
       "too; else a "
       "folder for single files; without it samples.png, in the run's folder if CHECKPOINT is one");
+    f("overwrite", overwrite, overwrite_help);
     f("columns", columns, "of the grid; 0: automatic");
     f("model", model, "model of a file that is not recognised");
     generate.fields(f);
@@ -131,8 +133,7 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
 }
 
 void write_samples(const Options& o, const LoadedModel& m, const Generated& g) {
-  if (const std::string folder = folder_of(o.out, "sample"); !folder.empty())
-    io::make_folder(folder, "sample: --out");
+  make_output_folder(o.out, "sample");
   const Output output = output_of(o.out, "sample");
   if (output == Output::grid || output == Output::folder)
     write_images(o, m, g);
@@ -194,12 +195,12 @@ std::optional<Generated> generate_until(std::optional<train::StopSignals>& signa
 int run(Options& o) {
   require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
   require(o.columns >= 0, "sample: columns must not be negative (got ", o.columns, ")");
-  check_output_path(o.out, "sample");
   require(o.columns == 0 || output_of(o.out, "sample") == Output::grid,
           "sample: --columns has no effect on other files than a grid  ", o.out);
   InputFiles inputs;
   inputs.add("checkpoint", o.checkpoint);
   check_not_input(o.out, inputs, "sample: --out");
+  check_output_path(o.out, "sample", o.overwrite);
   LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
   check_output(o, model);

@@ -111,7 +111,7 @@ int run(Options o) {
   EncoderText text{.tokenizer = &tokenizer, .pad = encoder.pad};
   if (!o.embedding_dir.empty()) {
     const EmbeddingFolder folder = read_embedding_folder(o.embedding_dir, prompt.syntax);
-    warnings.insert(warnings.end(), folder.warnings.begin(), folder.warnings.end());
+    for (std::string& w : left_out_of(folder, prompt)) warnings.push_back(std::move(w));
     text.embeddings = vector_counts(folder, encoder.width, prompt, warnings);
   }
   const PromptTokens tokens = tokenize_prompt(prompt, text, {.count = o.steps});

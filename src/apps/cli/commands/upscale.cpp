@@ -7,6 +7,7 @@
 #include "apps/cli/command.h"
 #include "apps/cli/input_files.h"
 #include "apps/cli/mode_flags.h"
+#include "apps/cli/picture_output.h"
 #include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "diffusion/solver/run.h"
@@ -23,11 +24,13 @@ namespace {
 struct Options {
   std::string image, model, out = "upscaled.png", tiling = "none";
   double scale = 0;
+  bool overwrite = false;
   int64_t tile = 0, quality = io::default_quality;
   CommonOptions common;
   void fields(auto&& f) {
     f("model", model, "a file with an upscaler: ESRGAN, Real-ESRGAN or its compact form");
     f("out", out, "a .png, .jpg or .webp file");
+    f("overwrite", overwrite, overwrite_help);
     f("scale", scale, "how many times as large; 0: as the network makes it");
     f("tile", tile, "side of the tiles that are evaluated, in pixels; 0: what fits into memory");
     f("tiling", tiling,
@@ -48,6 +51,7 @@ int run(const Options& o) {
   inputs.add("image", o.image);
   inputs.add("model", o.model);
   check_not_input(o.out, inputs, "upscale: --out");
+  check_output_path(o.out, "upscale", o.overwrite);
   const Tensor image = io::read_image(o.image, 3);
   Upscaler upscaler(load_upscaler(o.model), open_device(o.common),
                     {.tile = o.tile, .circular = circular_axes(o.tiling, "upscale")});
