@@ -116,6 +116,12 @@ TEST_F(CliControl, image_adapter__acts_in_its_region_and_through_its_blocks) {
   EXPECT_EQ(pixels(two + "--control-blocks 2=mid=0.5 --control-mask 1=" + mask +
                    " --control-blocks 1=style"),
             in_order);
+}
+
+TEST_F(CliControl, masks_and_blocks_that_say_nothing__are_refused) {
+  const std::string one = "--control none=" + image() + " --control-model " + image_adapter(),
+                    flags = one + " --image-encoder " + image_encoder() + ' ',
+                    two = flags + one + ' ', mask = image();
   const auto error = [&](const std::string& more) {
     return testing::error_line(generate(whole(), "--prompt fox " + more));
   };
@@ -131,6 +137,19 @@ TEST_F(CliControl, image_adapter__acts_in_its_region_and_through_its_blocks) {
             "generate: --control-blocks says nothing (got '1=')");
   EXPECT_EQ(error(flags + "--control-mask 1=no.png"),
             "generate: --control-mask does not exist  1=no.png");
+  EXPECT_EQ(
+      error(flags + "--control-mask x=" + mask),
+      str("generate: --control-mask must be FILE or K=FILE, where K, 1 to 1, is the number of "
+          "a --control (got 'x=",
+          mask, "')"));
+  EXPECT_EQ(error(flags + "--control-blocks ''"),
+            "generate: --control-blocks says nothing (got '')");
+  EXPECT_NE(error(two + "--control-blocks '' --control-blocks mid")
+                .find("--control-blocks: one of several texts is empty (got ';mid')"),
+            std::string::npos);
+  EXPECT_EQ(error(flags + "--control-blocks up.1=0.5,mid,up_blocks.1=0.8"),
+            "control: the block 'up.1' is given two strengths, 0.5 and 0.8 (got "
+            "'up.1=0.5,mid,up_blocks.1=0.8')");
   EXPECT_EQ(
       error(flags + "--control-blocks up.0"),
       "control: no block 'up.0' of the denoiser attends to images: it has down.0.0, mid, up.1.0, "
@@ -151,13 +170,15 @@ TEST_F(CliControl, image_adapter_without_its_encoder__is_refused) {
                 .find("(projection 24 and 40)"),
             std::string::npos);
   EXPECT_NE(refused(adapter + " --image-encoder " + upscaler())
-                .find("no vision encoder of CLIP (it has: upscaler esrgan_compact)"),
+                .find("--image-encoder takes CLIP's vision encoder, and the file is an upscaler"),
             std::string::npos);
   EXPECT_NE(refused(" --control-model " + network() + " --image-encoder " + image_encoder())
                 .find("--image-encoder has no effect without an IP-Adapter"),
             std::string::npos);
   EXPECT_NE(refused(" --control-model " + image_adapter("[2,1]"))
-                .find("does not fit the denoiser ldm_unet: "),
+                .find("control: network 1, ip_adapter, does not fit the denoiser ldm_unet (latent "
+                      "diffusion): it is made for 3 layers that attend to text of 64 channels, and "
+                      "the denoiser has 4 that attend to 64  "),
             std::string::npos);
 }
 
@@ -182,14 +203,14 @@ TEST_F(CliControl, what_does_not_fit__is_refused) {
   EXPECT_NE(refused("--control none=" + map).find("once for each --control (0 for 1)"),
             std::string::npos);
   EXPECT_NE(refused("--control none=" + map + " --control-model " + network("context=32"))
-                .find("control: network 1, control_net, does not fit the denoiser ldm_unet: "
-                      "channels of text (32 and 64)"),
+                .find("control: network 1, control_net, does not fit the denoiser ldm_unet (latent "
+                      "diffusion): channels of text (32 and 64)  "),
             std::string::npos);
   EXPECT_NE(refused("--control depth=" + map + " --control-model " + network())
                 .find("give the finished map as none=IMAGE"),
             std::string::npos);
   EXPECT_NE(refused("--control none=" + map + " --control-model " + upscaler())
-                .find("(it has: upscaler esrgan_compact)"),
+                .find("and the file is an upscaler (esrgan_compact)"),
             std::string::npos);
   EXPECT_NE(refused("--control none=" + map + ":1:0.8:0.2 --control-model " + network())
                 .find("start and end of 1 must be shares of the steps"),
@@ -232,7 +253,7 @@ TEST_F(CliControl, upscale__makes_a_picture_larger) {
   const Output wrong =
       run_program(str("upscale ", image(), " --model ", network(), " --out ", out));
   EXPECT_NE(wrong.code, 0);
-  EXPECT_NE(wrong.text.find("(it has: control network control_net)"), std::string::npos);
+  EXPECT_NE(wrong.text.find("and the file is a control network (control_net)"), std::string::npos);
 }
 
 }  // namespace ebb

@@ -101,7 +101,7 @@ TEST_F(CliGenerateExtras, second_pass_by_an_upscaler_network__has_its_size_and_i
     EXPECT_EQ(error(str("--hires 1.5:", name))
                   .find(str("generate: --hires: no file and no upscaler '", name, "'")),
               0u);
-  EXPECT_NE(error("--hires 1.5:" + model_).find("no upscaler that ebb knows"), std::string::npos);
+  EXPECT_NE(error("--hires 1.5:" + model_).find("--hires takes an upscaler"), std::string::npos);
   std::filesystem::remove(net);
   EXPECT_EQ(error_line(str("generate --device cpu --like ", png(), " --out ", png("again"))),
             str("generate: --hires of the picture does not exist here; --hires names another (",
@@ -174,6 +174,35 @@ TEST_F(CliGenerateExtras, lora__is_in_the_text_by_its_tag_and_hash) {
   const size_t at = text.find(key);
   ASSERT_NE(at, std::string::npos) << text;
   EXPECT_EQ(text.find_first_not_of("0123456789abcdef", at + key.size()), at + key.size() + 12);
+}
+
+TEST_F(CliGenerateExtras, strengths_beyond_sense__are_refused_where_they_are_named) {
+  const std::string file = lora(), rule = ": the strength must be a number from -10000 to 10000 ";
+  EXPECT_EQ(error("--lora " + file + ":1e99"),
+            str("lora: --lora", rule, "(got 1e+99)  ", file, ":1e99"));
+  EXPECT_EQ(error("--lora " + file + ":1:-10001"),
+            str("lora: --lora", rule, "(got -10001)  ", file, ":1:-10001"));
+  EXPECT_EQ(error("--lora " + file + ":1:lbw=1,1,1,1,1,1,1,1,1,1,1,1e5"),
+            "lora: block weights must be numbers from -10000 to 10000 (found '1e5')  "
+            "lbw=1,1,1,1,1,1,1,1,1,1,1,1e5");
+  for (const char* prompt : {"'<lora:style:1e99>'", "'(fox:99999)'"}) {
+    const std::string wrong = error_line(str(generate(model_, str("--prompt ", prompt)),
+                                             " --lora-dir ", file.substr(0, file.rfind('/'))));
+    EXPECT_NE(wrong.find("prompt: a weight must be a number from -10000 to 10000"), wrong.npos)
+        << wrong;
+  }
+}
+
+TEST_F(CliGenerateExtras, lora_that_makes_weights_too_large__is_named_with_the_layer) {
+  const std::string huge = lora(1e18f);
+  const std::string wrong = error("--lora " + huge + ":1000");
+  EXPECT_NE(wrong.find("not finite"), wrong.npos) << wrong;
+  EXPECT_NE(wrong.find(".attn1.to_v.weight"), wrong.npos) << wrong;
+  EXPECT_TRUE(wrong.ends_with("  " + huge + ":1000")) << wrong;
+  const std::string lost = error("--lora " + huge + ":100");
+  EXPECT_NE(lost.find("not finite"), lost.npos) << lost;
+  EXPECT_TRUE(lost.ends_with("; smaller strengths of LoRAs may mend that  " + huge + ":100"))
+      << lost;
 }
 
 // What the text says, with the same inputs, makes the same picture; what it cannot name is asked

@@ -399,7 +399,7 @@ TEST(block_weights, lists_of_each_length__are_of_its_blocks) {
   EXPECT_EQ(error_of([] { BlockWeights("1,2"); }),
             "lora: block weights are 12, 17, 20 or 26 numbers (found 2)  lbw=1,2");
   EXPECT_EQ(error_of([] { BlockWeights("1,x"); }),
-            "lora: block weights must be finite numbers (found 'x')  lbw=1,x");
+            "lora: block weights must be numbers from -10000 to 10000 (found 'x')  lbw=1,x");
 }
 
 }  // namespace ebb::testing

@@ -193,7 +193,7 @@ TEST(upscaler, file_of_another_network__is_an_error_that_names_it) {
   const Folder folder;
   const GoldenComponent c("taesd");
   const std::string file = written(folder, tensors_of(c));
-  expect_error([&] { load_upscaler(file); }, "(it has: autoencoder taesd)");
+  expect_error([&] { load_upscaler(file); }, "and the file is an autoencoder (taesd), ");
 }
 
 }  // namespace ebb::testing

@@ -53,9 +53,11 @@ std::optional<Found> parsed(const std::string& name) {
 }  // namespace
 
 // IA3's factors have the names that a network's own weights have.
-bool is_adapter_name(const std::string& name) {
-  const auto found = parsed(name);
-  return found && found->kind && found->role != "w";
+bool is_adapter(const io::TensorFile& file) {
+  return std::ranges::any_of(file.entries(), [](const io::TensorEntry& e) {
+    const auto found = parsed(e.name);
+    return found && found->kind && found->role != "w";
+  });
 }
 
 std::shared_ptr<const AdapterFile> AdapterFile::open(const std::string& path) {

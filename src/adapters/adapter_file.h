@@ -25,8 +25,8 @@ struct FileModule {
   bool decomposes() const { return module.has(magnitude) || module.has(row_magnitude); }
 };
 
-// Whether no other file has tensors of such names.
-bool is_adapter_name(const std::string& name);
+// Whether the file has tensors by whose names no other file has tensors.
+bool is_adapter(const io::TensorFile& file);
 
 class AdapterFile {
  public:

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "nn/ops.h"
 #include "ops/sqrt/op.h"
+#include "train/model_weights.h"
 
 namespace ebb::adapters {
 namespace {
@@ -298,6 +301,29 @@ std::vector<std::string> check(const std::vector<AdapterUse>& uses,
       warnings.push_back(str("adapter: ", fit.unmatched_text(targets), "  ", use.file->path()));
   }
   return warnings;
+}
+
+std::string overflow_of(const std::vector<AdapterUse>& uses, const std::vector<Network>& networks,
+                        DType dtype, const Context& context) {
+  const Targets targets(networks);
+  std::map<std::pair<size_t, std::string>, std::string> files;  // by network and weight
+  for (const AdapterUse& use : uses)
+    for (const FileModule& m : use.file->modules()) {
+      const auto p = place_of(m, networks, targets);
+      if (!p) continue;
+      for (const std::string& weight : {p->weight_name, p->bias_name}) {
+        if (!networks[p->target.network].weights->is_changed(weight)) continue;
+        std::string& all = files[{p->target.network, weight}];
+        all += str(all.empty() ? "" : ", ", use.file->path(), ':', use.strength);
+      }
+    }
+  for (const auto& [key, by] : files) {
+    const Network& n = networks[key.first];
+    const Tensor sum = n.weights->changed(key.second, context).to(dtype);
+    if (const std::string what = train::not_finite_in(key.second, sum); !what.empty())
+      return str(what, " in ", dtype, " by the changes of  ", by);
+  }
+  return "";
 }
 
 void apply(const std::vector<AdapterUse>& uses, const std::vector<Network>& networks, bool keep) {

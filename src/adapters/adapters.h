@@ -41,6 +41,10 @@ std::vector<WeightChanges> changes_of(const std::vector<AdapterUse>& uses,
 std::vector<std::string> check(const std::vector<AdapterUse>& uses,
                                const std::vector<Network>& networks);
 
+// After apply(): which weight has numbers beyond `dtype`, and the files that change it; "": none.
+std::string overflow_of(const std::vector<AdapterUse>& uses, const std::vector<Network>& networks,
+                        DType dtype, const Context& context);
+
 // Gives all networks' stores the changes of these files, in place of those before: other strengths
 // or other files compile nothing that was compiled before, if `keep` holds it. What fits no network
 // has no effect. Throws Error for what check() does, and then changes nothing.

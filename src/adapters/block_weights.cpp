@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdlib>
 #include <span>
 
 #include "base/error.h"
 #include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/strength.h"
 
 namespace ebb::adapters {
 namespace {
@@ -31,8 +31,8 @@ const std::array<Blocks, 4>& known_blocks() {
 
 double number(std::string_view text, std::string_view all) {
   const auto v = as_number(text);
-  require(v && std::isfinite(*v), "lora: block weights must be finite numbers (found '", text,
-          "')  lbw=", all);
+  require(v && is_strength(*v), "lora: block weights must be numbers from ", -most_strength, " to ",
+          most_strength, " (found '", text, "')  lbw=", all);
   return *v;
 }
 

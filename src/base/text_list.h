@@ -2,10 +2,12 @@
 // line the flag may be repeated.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/fields.h"
 
 namespace ebb {
@@ -19,12 +21,15 @@ class TextList final : public TextValue {
     for (const std::string& t : texts) out += (out.empty() ? "" : ";") + t;
     return out;
   }
+  // An empty text is of no texts. Throws Error for an empty one among several.
   void parse(std::string_view text) override {
     texts.clear();
-    while (!text.empty()) {
-      const size_t end = text.find(';');
-      if (end != 0) texts.emplace_back(text.substr(0, end));
-      text = end == std::string_view::npos ? "" : text.substr(end + 1);
+    if (text.empty()) return;
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find(';', at), text.size());
+      require(end > at, "one of several texts is empty (got '", text, "')");
+      texts.emplace_back(text.substr(at, end - at));
+      at = end + 1;
     }
   }
 };

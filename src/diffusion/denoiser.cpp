@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "diffusion/denoiser_graph.h"
+#include "diffusion/solver/not_finite.h"
 
 namespace ebb {
 
@@ -369,7 +370,7 @@ State Denoiser::values(const Latent& x) {
     const auto v = host.span<float>();
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += t.factor * static_cast<double>(v[i]);
   }
-  for (const double v : sum) require(std::isfinite(v), "sample: the state is not finite");
+  for (const double v : sum) require_finite(std::isfinite(v), "sample: the state is not finite");
   return sum;
 }
 

@@ -172,9 +172,10 @@ struct Component {
 // The networks whose tensors a file has, at most one of a kind under a prefix, denoisers first.
 std::vector<Component> recognise_components(const nn::FileShapes& tensors,
                                             const std::vector<const Model*>& models = all_models());
-// What recognise_components looks for, for errors: kinds with their models and prefixes.
-std::string known_components(const std::vector<const Model*>& models = all_models());
-// The first denoiser. Throws Error that shows what there is instead, or what was looked for.
+// Of tensors of which nothing is recognised, behind "the file", for errors: how many there are, the
+// first names, and what to do.
+std::string unknown_tensors(const nn::FileShapes& tensors);
+// The first denoiser. Throws Error that shows what there is instead.
 Component recognise_model(const nn::FileShapes& tensors);
 
 }  // namespace ebb

@@ -127,36 +127,28 @@ std::vector<Component> recognise_components(const nn::FileShapes& tensors,
   return out;
 }
 
-std::string known_components(const std::vector<const Model*>& models) {
-  std::string out;
-  for (const ModelKind kind : kinds) {
-    std::string names, prefixes;
-    for (const Model* m : models)
-      if (m->kind == kind) names += (names.empty() ? "" : ", ") + m->name;
-    if (names.empty()) continue;
-    for (const std::string& prefix : prefixes_of(kind))
-      if (!prefix.empty()) prefixes += (prefixes.empty() ? "" : ", ") + prefix;
-    out += str(out.empty() ? "" : "; ", name_of(kind), " ", names,
-               prefixes.empty() ? "" : ", also under ", prefixes);
-  }
-  return out;
+std::string unknown_tensors(const nn::FileShapes& tensors) {
+  if (tensors.empty()) return "has no tensors";
+  constexpr size_t shown = 3;
+  std::string names, known;
+  for (size_t i = 0; const auto& [name, shape] : tensors)
+    if (++i <= shown) names += str(i > 1 ? ", " : "", name, shape);
+  for (const Model* m : all_models())
+    if (m->kind == ModelKind::denoiser) known += (known.empty() ? "" : ", ") + m->name;
+  return str("has ", tensors.size(), " tensors of no network that ebb knows (", names,
+             tensors.size() > shown ? ", ..." : "",
+             "); ebb sample --model NAME takes it for one of ", known,
+             "; docs/files.md says what else ebb reads");
 }
 
 Component recognise_model(const nn::FileShapes& tensors) {
-  require(!tensors.empty(), "model: the file has no tensors");
   std::string others;
   for (Component& c : recognise_components(tensors)) {
     if (c.model->kind == ModelKind::denoiser) return std::move(c);
     others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
   }
   require(others.empty(), "model: the file has no denoiser, but ", others);
-  std::string names;
-  for (const auto& [name, shape] : tensors) {
-    if (names.size() > 200) break;
-    names += "  " + name + str(shape);
-  }
-  fail("model: no known network has these tensors (", tensors.size(),
-       "); looked for: ", known_components(), ". The file has", names);
+  fail("model: the file ", unknown_tensors(tensors));
 }
 
 // ---- sizes ---------------------------------------------------------------------------------

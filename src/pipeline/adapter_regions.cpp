@@ -85,7 +85,9 @@ std::map<std::string, double> strengths_by_name(std::string_view text, const Loa
       require(std::ranges::any_of(blocks, [&](const auto& b) { return lies_in(b, name); }),
               "control: no block '", name, "' of the denoiser attends to images: it has ",
               listed(blocks), "; style, layout (got '", text, "')");
-      out[name] = of;
+      const auto known = out.emplace(name, of).first;
+      require(known->second == of, "control: the block '", name, "' is given two strengths, ",
+              known->second, " and ", of, " (got '", text, "')");
     }
   }
   return out;

@@ -5,8 +5,10 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "models/family.h"
 #include "pipeline/component_config.h"
 #include "pipeline/diffusers_folder.h"
+#include "pipeline/file_purpose.h"
 #include "pipeline/image_encoder.h"
 #include "pipeline/latent_space.h"
 #include "pipeline/open_files.h"
@@ -71,11 +73,18 @@ void take_latent_scaling(LoadedModel& m, const DiffusersFolder& layout) {
   check(*m.model, m.config);
 }
 
+void check_reads_text(const LoadedModel& m, const std::string& file, const char* flag,
+                      OpenFiles& open) {
+  if (!find_family(m.config))
+    fail_kind(str("generate: ", flag), ModelKind::denoiser, *open.get(file), file);
+}
+
 void add_refiner(CheckpointParts& parts, const std::string& file) {
   check_file(file, "--refiner");
   const DiffusersFolder layout = layout_of({.model = file});
   OpenFiles open;
   parts.refiner = load_model(layout.denoiser, open, "", {}, {});
+  check_reads_text(*parts.refiner, layout.denoiser, "--refiner", open);
   parts.refiner_zeros_for_empty = layout.zeros_for_empty;
   if (is_folder(file)) take_config(*parts.refiner, layout.denoiser);
   take_latent_scaling(*parts.refiner, layout);
@@ -93,7 +102,8 @@ LoadedComponent load_autoencoder(const std::string& file, const char* flag) {
   check_file(file, flag);
   OpenFiles open;
   const auto found = components_in(open, file, ModelKind::autoencoder);
-  require(!found.empty(), "generate: ", flag, " has no autoencoder that ebb knows  ", file);
+  if (found.empty())
+    fail_kind(str("generate: ", flag), ModelKind::autoencoder, *open.get(file), file);
   return found.front();
 }
 
@@ -118,6 +128,7 @@ CheckpointParts load_parts(const PartFiles& files,
       .tokenizer = layout.tokenizer,
       .scheduler = std::move(scheduler),
       .zeros_for_empty = layout.zeros_for_empty};
+  check_reads_text(out.denoiser, layout.denoiser, "--model", open);
   if (is_folder(files.model)) take_config(out.denoiser, layout.denoiser);
   take_latent_scaling(out.denoiser, layout);
   const auto add_encoders = [&](const std::string& file, bool in_folder) {
@@ -129,8 +140,8 @@ CheckpointParts load_parts(const PartFiles& files,
   };
   for (const std::string& file : files.text_encoders) {
     check_file(file, "--text-encoder");
-    require(add_encoders(file, false),
-            "generate: --text-encoder has no text encoder that ebb knows  ", file);
+    if (!add_encoders(file, false))
+      fail_kind("generate: --text-encoder", ModelKind::text_encoder, *open.get(file), file);
   }
   for (const std::string& file : layout.text_encoders) add_encoders(file, is_folder(files.model));
   if (!files.autoencoder.empty())
@@ -139,7 +150,8 @@ CheckpointParts load_parts(const PartFiles& files,
     if (const auto found = components_in(open, layout.autoencoder, ModelKind::autoencoder);
         !found.empty())
       out.autoencoder = found.front();
-  if (!files.hires_upscaler.empty()) out.hires_upscaler = load_upscaler(files.hires_upscaler);
+  if (!files.hires_upscaler.empty())
+    out.hires_upscaler = load_upscaler(files.hires_upscaler, "generate: --hires");
   if (!files.refiner.empty()) add_refiner(out, files.refiner);
   if (!files.image_encoder.empty()) out.image_encoder = load_image_encoder(files.image_encoder);
   return out;

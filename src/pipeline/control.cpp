@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <set>
 
 #include "base/error.h"
@@ -14,11 +13,8 @@
 #include "io/canny.h"
 #include "io/image.h"
 #include "io/resize.h"
-#include "io/safetensors.h"
-#include "nn/ldm_control.h"
 #include "pipeline/adapter_regions.h"
-#include "pipeline/component.h"
-#include "pipeline/control_lora.h"
+#include "pipeline/control_names.h"
 #include "pipeline/picture_dialect.h"
 #include "pipeline/run_start.h"
 #include "train/model_weights.h"
@@ -26,76 +22,15 @@
 namespace ebb {
 namespace {
 
-std::string prefix_of(size_t k) { return str("control.", k); }
-std::string hint_of(size_t k) { return str(nn::hint_image, '.', k); }
-std::string strength_of(size_t k) { return str(nn::control_strength, '.', k); }
-std::string mask_of(size_t k) { return str(nn::control_mask, '.', k); }
-std::string task_of(size_t k) { return str(nn::control_task, '.', k); }
-
-// "sdxl", where a preset is the same, or else the model's name.
-std::string name_of(const Model& model, const ModelConfig& config) {
-  for (const Preset& p : model.presets)
-    if (p.config == config) return p.name;
-  return model.name;
-}
-
 // To a latent, along each side.
 int64_t pixels_of(const LoadedModel& m) {
   const auto space = m.model->latents(m.config);
   return space ? space->factor : 1;
 }
 
-const EntryPoint& entry_of(const Component& network) { return network.model->entries.at(0); }
-
-nn::Condition input_of(const Component& network, std::string_view name) {
-  for (nn::Condition& c : entry_of(network).inputs(network.config))
-    if (c.name == name) return c;
-  fail("control: the network ", network.model->name, " has no input ", name);
-}
-
-// An image adapter reads what an image encoder makes: the projected image [1,C], or the states
-// [any,C] that enter its last layer.
-bool reads_features(const Component& network) {
-  return input_of(network, nn::hint_image).shape.rank() == 2;
-}
-constexpr const char *projected = "projected", *states = "states.2";
+constexpr const char *projected = "projected", *states = "states.2";  // of the image encoder
 const char* read_by(const Component& network) {
   return input_of(network, nn::hint_image).shape[0] == 1 ? projected : states;
-}
-
-LoadedModel with(LoadedModel denoiser, const Component& network) {
-  denoiser.controls.push_back(network);
-  return denoiser;
-}
-
-// Throws Error unless the network takes what the denoiser takes, and makes residuals for all of its
-// features.
-void check_fit(const LoadedModel& denoiser, const LoadedComponent& network, size_t k) {
-  const Component& c = network.component;
-  const auto known = denoiser.model->conditions(denoiser.config);
-  const auto misfit = [&](const auto&... why) {
-    fail("control: network ", k + 1, ", ", name_of(*c.model, c.config),
-         ", does not fit the denoiser ", name_of(*denoiser.model, denoiser.config), ": ", why...);
-  };
-  for (const nn::Condition& in : entry_of(c).inputs(c.config)) {
-    if (in.name == "noise" || nn::own_control_input(in.name)) continue;
-    if (in.name == "x") {
-      if (in.shape[2] != denoiser.config.common().in_channels)
-        misfit("channels of the noisy image (", in.shape[2], " and ",
-               denoiser.config.common().in_channels, ")");
-      continue;
-    }
-    const auto same = std::ranges::find(known, in.name, &nn::Condition::name);
-    if (same == known.end()) misfit("the denoiser takes no ", in.name);
-    if (same->shape != in.shape)
-      misfit("channels of ", in.name, " (", in.shape[-1], " and ", same->shape[-1], ")");
-  }
-  try {
-    constexpr int64_t side = 32;
-    network_graph(with(denoiser, c), {k}, {side, side});
-  } catch (const Error& e) {
-    misfit(e.what());
-  }
 }
 
 // The image's middle part of the target's shape, or all of it, in the target's size: f32
@@ -141,23 +76,6 @@ ResidualFactors factors_of(const ControlInput& in, int64_t count, bool means) {
   return out;
 }
 
-void check(const ControlInput& in, size_t k) {
-  require(std::isfinite(in.strength) && std::abs(in.strength) <= 10, "control: the strength of ",
-          k + 1, " must be a number up to 10 (", in.strength, ")");
-  require(in.start >= 0 && in.start <= in.end && in.end <= 1, "control: start and end of ", k + 1,
-          " must be shares of the steps, 0 to 1, in this order (", in.start, ", ", in.end, ")");
-}
-
-// The network for shuffled images has no mark but its name, which other programs go by, too.
-bool shuffled(const std::string& file) {
-  return small_letters(std::filesystem::path(file).stem().string()).find("shuffle") !=
-         std::string::npos;
-}
-LoadedComponent pooled(LoadedComponent network) {
-  for (const Field& f : network.component.config.fields())
-    if (f.name == "pooled") set_field(f, "true");
-  return network;
-}
 bool is_pooled(ModelConfig config) {
   return std::ranges::any_of(config.fields(), [](const Field& f) {
     return f.name == "pooled" && field_text(f) == "true";
@@ -218,37 +136,6 @@ Tensor control_image(std::string_view kind, const Tensor& image) {
        "like come from networks that ebb does not have: give the finished map as none=IMAGE");
 }
 
-LoadedComponent load_control_network(const std::string& file, const LoadedModel& denoiser) {
-  const auto open = std::make_shared<const io::TensorFile>(io::TensorFile::open(file));
-  const nn::FileShapes shapes = train::shapes_of(*open);
-  std::string others;
-  for (const Component& c : recognise_components(shapes)) {
-    if (c.model->kind == ModelKind::control_network) {
-      if (is_control_lora(c)) return open_control_lora(*open, file, c, denoiser);
-      const LoadedComponent loaded{c, open_component(open, file, c)};
-      return shuffled(file) ? pooled(loaded) : loaded;
-    }
-    others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
-  }
-  fail("control: the file has no control network or T2I-Adapter of Stable Diffusion 1, 2 or XL",
-       others.empty() ? "" : str(" (it has: ", others, ")"), "  ", file);
-}
-
-LoadedModel with_controls(LoadedModel denoiser, const std::vector<LoadedComponent>& networks) {
-  if (networks.empty()) return denoiser;
-  require(denoiser.weights != nullptr, "control: the denoiser has no weights");
-  WeightStore::Weights all = denoiser.weights->weights();
-  for (const LoadedComponent& n : networks) {
-    const size_t k = denoiser.controls.size();
-    check_fit(denoiser, n, k);
-    for (const auto& [name, weight] : n.weights->weights())
-      all.emplace(str(prefix_of(k), '.', name), weight);
-    denoiser.controls.push_back(n.component);
-  }
-  denoiser.weights = std::make_shared<WeightStore>(std::move(all));
-  return denoiser;
-}
-
 std::vector<nn::Condition> conditions_of(const LoadedModel& m) {
   std::vector<nn::Condition> out = m.model->conditions(m.config);
   for (size_t k = 0; k < m.controls.size(); ++k) {
@@ -298,6 +185,27 @@ Graph network_graph(const LoadedModel& m, const std::set<size_t>& controls, Imag
   }
   g.output("y", network_of(m, given)(g, in));
   return g;
+}
+
+void check_controls(const LoadedModel& model, const std::vector<ControlInput>& inputs) {
+  require(inputs.size() == model.controls.size(),
+          "control: there must be an image for each of the ", model.controls.size(),
+          " control networks (", inputs.size(), ")");
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const ControlInput& in = inputs[k];
+    const Component& network = model.controls[k];
+    require(std::isfinite(in.strength) && std::abs(in.strength) <= 10, "control: the strength of ",
+            k + 1, " must be a number up to 10 (", in.strength, ")");
+    require(in.start >= 0 && in.start <= in.end && in.end <= 1, "control: start and end of ", k + 1,
+            " must be shares of the steps, 0 to 1, in this order (", in.start, ", ", in.end, ")");
+    if (reads_features(network)) {
+      if (!in.blocks.empty()) block_strengths(in.blocks, model);
+      continue;
+    }
+    require(!in.mask.defined() && in.blocks.empty(), "control: network ", k + 1, ", ",
+            name_of(*network.model, network.config),
+            ", is no IP-Adapter, which --control-mask and --control-blocks are for");
+  }
 }
 
 std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs) {
@@ -375,7 +283,6 @@ struct Given {
 };
 
 Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const ControlRun& run) {
-  check(in, k);
   const Component& c = model.controls[k];
   const int64_t count = input_of(c, nn::control_strength).shape[0];
   Given out{.hint = {},
@@ -401,9 +308,6 @@ Given given_of(const ControlInput& in, const LoadedModel& model, size_t k, const
       out.mask = region_mask(in.mask, {run.sample[0], run.sample[1]}, pixels_of(model));
     return out;
   }
-  require(!in.mask.defined() && in.blocks.empty(), "control: network ", k + 1, ", ",
-          name_of(*c.model, c.config),
-          ", is no IP-Adapter, which --control-mask and --control-blocks are for");
   const int64_t factor = pixels_of(model), height = run.sample[0] * factor,
                 width = run.sample[1] * factor, multiple = c.model->size_multiple(c.config);
   require(height % multiple == 0 && width % multiple == 0, "control: network ", k + 1, ", ",
@@ -454,9 +358,7 @@ bool takes_part(const ControlInput& in, int64_t step, const ControlRun& run,
 
 void add_controls(RunConditions& conditions, const LoadedModel& model,
                   const std::vector<ControlInput>& inputs, const ControlRun& run) {
-  require(inputs.size() == model.controls.size(),
-          "control: there must be an image for each of the ", model.controls.size(),
-          " control networks (", inputs.size(), ")");
+  check_controls(model, inputs);
   if (inputs.empty()) return;
   const int64_t steps = run.steps;
   const Discretisation levels = Precond(model.diffusion).levels();

@@ -70,6 +70,8 @@ nn::Network network_of(const LoadedModel& model, const std::vector<nn::Condition
 // number. Sizes that the image does not say are the usual ones.
 Graph network_graph(const LoadedModel& model, const std::set<size_t>& controls, ImageSize size);
 
+// Throws Error for strengths, shares of the steps and blocks that make no sense for the networks.
+void check_controls(const LoadedModel& model, const std::vector<ControlInput>& inputs);
 // A line for each of the inputs that has no effect.
 std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs);
 // Whether one of the networks reads images by an image encoder (IP-Adapter).

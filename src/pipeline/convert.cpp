@@ -7,10 +7,10 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "io/file.h"
+#include "io/new_folder.h"
 #include "io/safetensors.h"
 #include "io/tensor_header.h"
 #include "pipeline/checkpoint_family.h"
@@ -18,6 +18,7 @@
 #include "pipeline/component.h"
 #include "pipeline/component_config.h"
 #include "pipeline/diffusers_folder.h"
+#include "pipeline/file_purpose.h"
 #include "pipeline/latent_space.h"
 #include "pipeline/load_model.h"
 #include "pipeline/merged_weights.h"
@@ -32,7 +33,6 @@ using File = std::shared_ptr<const io::TensorFile>;
 using Progress = std::function<void(int64_t, int64_t)>;
 
 constexpr int64_t chunk_bytes = int64_t{8} << 20;
-
 struct Source {
   File file;
   std::string path;
@@ -42,7 +42,6 @@ struct Source {
 // ---- one tensor ----------------------------------------------------------------------------
 
 bool is_floating(const io::TensorEntry& e) { return e.dtype && ebb::is_float(*e.dtype); }
-
 // Rounded; what does not fit is an Error.
 Tensor cast(const Tensor& t, DType dtype, const std::string& name) {
   if (t.dtype() == dtype) return t;
@@ -311,40 +310,6 @@ void check_output(const Input& in, const ConvertOptions& o) {
           "convert: OUT must be a new or empty folder  ", o.out);
 }
 
-// A folder that appears whole: made beside its place, and moved there in the end.
-class NewFolder {
- public:
-  explicit NewFolder(const std::string& path) : path_(fs::path(path).lexically_normal()) {
-    if (!path_.has_filename()) path_ = path_.parent_path();
-    path_ = io::followed(path_.string());
-    made_ = path_.string() + str(".tmp-", ::getpid());
-    io::make_folder(made_.string(), "convert");
-  }
-  ~NewFolder() {
-    std::error_code ignored;
-    if (!done_) fs::remove_all(made_, ignored);
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-  std::string file(const std::string& name) const {
-    const fs::path out = made_ / name;
-    io::make_folder(out.parent_path().string(), "convert");
-    return out.string();
-  }
-  void commit() {
-    std::error_code error;
-    ::rmdir(path_.c_str());  // an empty folder; a file stays, and rename says so
-    fs::rename(made_, path_, error);
-    require(!error, "convert: cannot move the folder to its place (", error.message(), ")  ",
-            path_.string());
-    done_ = true;
-  }
-
- private:
-  fs::path path_, made_;
-  bool done_ = false;
-};
-
 // What shapes do not say, as tensors whose names are what matters.
 void add_markers(Writer& w, const std::string& path, const DiffusionConfig& d,
                  const Component& denoiser, const Family& family) {
@@ -391,6 +356,9 @@ MergedWeights merged_weights(const Input& in, const std::vector<LoraChoice>& lor
   std::vector<MergedWeights::Part> parts;
   for (const Source& s : in.sources)
     for (const Component& c : s.components) parts.push_back({s.file, s.path, c});
+  if (const Source& s = in.sources.front(); !loras.empty() && !MergedWeights::changes_any(parts))
+    fail("convert: --lora changes U-Nets and text encoders, and the file ",
+         purpose_of(*s.file, s.path), "  ", s.path);
   return {parts, loras};
 }
 
@@ -430,10 +398,11 @@ Moved components_of(const Input& in) {
     for (const Source& s : in.sources)
       for (const Component& c : s.components)
         if (c.model->kind == kind) out.components.emplace_back(&s, c), out.list.push_back(c);
-  require(!out.list.empty(),
-          "convert: has no U-Net, text encoder or autoencoder of Stable Diffusion, so it has one "
-          "layout only  ",
-          in.sources.front().path);
+  if (const Source& s = in.sources.front(); out.list.empty())
+    fail(
+        "convert: there is no U-Net, text encoder or autoencoder of Stable Diffusion, so it has "
+        "one layout only (OUT must be a .safetensors file, and --layout same): the file ",
+        purpose_of(*s.file, s.path), "  ", s.path);
   return out;
 }
 
@@ -451,8 +420,8 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
   const bool folder = o.layout == CheckpointLayout::diffusers;
   const auto places = folder ? diffusers_places(moved.list) : original_places(moved.list);
   const DiffusionConfig diffusion = diffusion_of(in);
-  std::optional<NewFolder> made;
-  if (folder) made.emplace(o.out);
+  std::optional<io::NewFolder> made;
+  if (folder) made.emplace(o.out, "convert");
   Writer w(o, progress);
   std::map<const Source*, std::set<std::string>> used;
   for (size_t i = 0; i < moved.list.size(); ++i) {

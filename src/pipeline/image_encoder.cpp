@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "io/resize.h"
 #include "pipeline/diffusers_folder.h"
-#include "train/model_weights.h"
+#include "pipeline/file_purpose.h"
 
 namespace ebb {
 namespace {
@@ -30,13 +30,9 @@ LoadedComponent load_image_encoder(const std::string& path) {
   require(!file.empty() && std::filesystem::is_regular_file(file),
           "image encoder: there is no such file, or folder with model.safetensors  ", path);
   const auto open = std::make_shared<const io::TensorFile>(io::TensorFile::open(file));
-  std::string others;
-  for (const Component& c : recognise_components(train::shapes_of(*open))) {
-    if (c.model->kind == ModelKind::image_encoder) return {c, open_component(open, file, c)};
-    others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
-  }
-  fail("image encoder: the file has no vision encoder of CLIP",
-       others.empty() ? "" : str(" (it has: ", others, ")"), "  ", file);
+  const Component c =
+      component_in(*open, file, ModelKind::image_encoder, "generate: --image-encoder");
+  return {c, open_component(open, file, c)};
 }
 
 Tensor clip_pixels(const Tensor& picture, int64_t side) {

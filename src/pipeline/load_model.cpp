@@ -19,25 +19,25 @@ struct Found {
   std::string prefix = {};
 };
 
+Component denoiser_in(const io::TensorFile& tensors, const std::string& file) {
+  for (Component& c : recognise_components(train::shapes_of(tensors)))
+    if (c.model->kind == ModelKind::denoiser) return std::move(c);
+  fail("model: the file ", purpose_of(tensors, file), "  ", file);
+}
+
 Found recognised(const std::string& file, const std::string& name, OpenFiles& open) {
   if (!name.empty()) {
     const NamedModel m = find_model(name);
     return {{m.model, m.config, usual_diffusion(*m.model, m.config), {}}};
   }
   const auto tensors = open.get(file);
-  try {
-    Component c = recognise_model(train::shapes_of(*tensors));
-    examine(c, *tensors);
-    return {{.model = c.model,
-             .config = c.config,
-             .diffusion = usual_diffusion(*c.model, c.config),
-             .guessed = c.model->guessed(c.config)},
-            c.prefix};
-  } catch (const Error& e) {
-    const std::string purpose = purpose_of(*tensors, file);
-    require(purpose.empty(), "model: the file is ", purpose, "  ", file);
-    fail(e.what(), " (--model names it)  ", file);
-  }
+  Component c = denoiser_in(*tensors, file);
+  examine(c, *tensors);
+  return {{.model = c.model,
+           .config = c.config,
+           .diffusion = usual_diffusion(*c.model, c.config),
+           .guessed = c.model->guessed(c.config)},
+          c.prefix};
 }
 
 Found from_run(const train::ModelFileInfo& info, const std::string& file) {

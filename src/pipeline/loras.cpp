@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/strength.h"
+#include "pipeline/file_purpose.h"
 
 namespace ebb {
 namespace {
@@ -14,7 +16,7 @@ namespace fs = std::filesystem;
 
 // `who`: for errors.
 LoraChoice parsed(std::string text, const std::string& who) {
-  LoraChoice out;
+  LoraChoice out{.file = {}, .named_by = who};
   const std::string whole = text;
   constexpr std::string_view blocks = ":lbw=";
   if (const size_t at = text.rfind(blocks); at != std::string::npos) {
@@ -27,7 +29,16 @@ LoraChoice parsed(std::string text, const std::string& who) {
   out.file = said.file;
   out.strength = said.number(0, out.strength);
   out.text_strength = said.number(1, out.strength);
+  for (const double v : {out.strength, out.text_strength})
+    require(is_strength(v), who, ": the strength must be a number from ", -most_strength, " to ",
+            most_strength, " (got ", v, ")  ", whole);
   return out;
+}
+
+std::shared_ptr<const adapters::AdapterFile> opened(const LoraChoice& c) {
+  io::TensorFile file = io::TensorFile::open(c.file);
+  if (!adapters::is_adapter(file)) fail_kind(c.named_by, ModelKind::adapter, file, c.file);
+  return adapters::AdapterFile::from(std::move(file), c.file);
 }
 
 bool is_lora_file(const fs::path& path) { return path.extension() == ".safetensors"; }
@@ -63,13 +74,14 @@ LoraChoice find_lora(const text::LoraTag& tag, const std::string& folder) {
   }
   require(at < files.size(), "lora: no file for <lora:", tag.name, ">", suggestion(tag.name, stems),
           "  ", folder);
-  return {files[at], tag.strength, tag.text_strength, tag.block_weights};
+  return {files[at], tag.strength, tag.text_strength, tag.block_weights,
+          str("lora: <lora:", tag.name, ">")};
 }
 
 std::vector<adapters::AdapterUse> open_loras(const std::vector<LoraChoice>& choices) {
   std::vector<adapters::AdapterUse> out;
   for (const LoraChoice& c : choices)
-    out.push_back({adapters::AdapterFile::open(c.file), c.strength, c.text_strength,
+    out.push_back({opened(c), c.strength, c.text_strength,
                    c.blocks.empty() ? adapters::BlockWeights() : adapters::BlockWeights(c.blocks)});
   return out;
 }
@@ -80,8 +92,8 @@ std::vector<adapters::Network> networks_of(const LoadedModel& denoiser,
   std::vector<adapters::Network> out = {
       {Part::denoiser, 1, denoiser.model, denoiser.config, denoiser.weights}};
   for (const EncoderRule& rule : encoders) {
-    const auto& [component, weights] = rule.encoder;
-    out.push_back({Part::text, rule.reading.number, component.model, component.config, weights});
+    const Component& c = rule.encoder.component;
+    out.push_back({Part::text, rule.reading.number, c.model, c.config, rule.encoder.weights});
   }
   return out;
 }

@@ -13,9 +13,10 @@ namespace ebb {
 
 struct LoraChoice {
   std::string file;
-  double strength = 1;       // on the U-Net
-  double text_strength = 1;  // on the text encoders
-  std::string blocks = {};   // "1,0,0.5,...", as adapters::BlockWeights; "": 1 for all
+  double strength = 1;                    // on the U-Net
+  double text_strength = 1;               // on the text encoders
+  std::string blocks = {};                // "1,0,0.5,...", as adapters::BlockWeights; "": 1 for all
+  std::string named_by = "lora: --lora";  // for errors
 };
 
 // "FILE", "FILE:strength", "FILE:strength:text strength", each perhaps with ":lbw=1,0,..." behind

@@ -1,5 +1,7 @@
 #include "pipeline/merged_weights.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "pipeline/checkpoint_family.h"
 #include "pipeline/component.h"
@@ -13,7 +15,15 @@ std::vector<Component> components_of(const std::vector<MergedWeights::Part>& par
   return out;
 }
 
+bool changed_by_loras(const Component& c) {
+  return c.model->kind == ModelKind::denoiser || c.model->kind == ModelKind::text_encoder;
+}
+
 }  // namespace
+
+bool MergedWeights::changes_any(const std::vector<Part>& parts) {
+  return std::ranges::any_of(parts, [](const Part& p) { return changed_by_loras(p.component); });
+}
 
 MergedWeights::MergedWeights(const std::vector<Part>& parts, const std::vector<LoraChoice>& loras)
     : context_(open_context("cpu")) {
@@ -26,7 +36,7 @@ MergedWeights::MergedWeights(const std::vector<Part>& parts, const std::vector<L
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& p = parts[i];
     const Component& c = p.component;
-    if (c.model->kind != ModelKind::denoiser && c.model->kind != ModelKind::text_encoder) continue;
+    if (!changed_by_loras(c)) continue;
     const auto store = open_component(p.file, p.path, c);
     changed.push_back(&(networks_[{p.path, c.prefix}] = {store, {}}));
     if (c.model->kind == ModelKind::denoiser) {
@@ -35,7 +45,6 @@ MergedWeights::MergedWeights(const std::vector<Part>& parts, const std::vector<L
     }
     networks.push_back({NetworkPart::text, texts[i]->number, c.model, c.config, store});
   }
-  require(!networks.empty(), "convert: has no network that a LoRA could change");
   const auto uses = open_loras(loras);
   warnings_ = adapters::check(uses, networks);
   const auto changes = adapters::changes_of(uses, networks, adapters::Targets(networks));

@@ -22,6 +22,8 @@ class MergedWeights {
     std::string path;
     Component component;
   };
+  // Whether there is a network that LoRAs may change.
+  static bool changes_any(const std::vector<Part>& parts);
   // `parts`: the text encoders in the order in which denoisers read them. Throws Error for LoRAs
   // that fit none of them.
   MergedWeights(const std::vector<Part>& parts, const std::vector<LoraChoice>& loras);

@@ -23,6 +23,7 @@ namespace ebb {
 struct LoadedComponent {
   Component component;
   std::shared_ptr<WeightStore> weights;
+  std::string path = {};  // of its file, for errors; "": not known
 };
 
 // How a denoiser reads one of its text encoders: as its family was trained to.

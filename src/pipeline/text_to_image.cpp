@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "core/out_of_memory.h"
+#include "diffusion/solver/not_finite.h"
 #include "pipeline/image_beside.h"
 #include "pipeline/image_encoder.h"
 #include "pipeline/open_choices.h"
@@ -174,6 +175,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
       !request.init || parts.autoencoder,
       "generate: --init needs an autoencoder, which the checkpoint lacks; --vae FILE names one");
   check_beside(m, request.mask.has_value() || request.outpaint != Outpaint{}, parts);
+  check_controls(m, request.controls);
   if (!request.controls.empty())
     check_image_encoder(m, parts.image_encoder ? &*parts.image_encoder : nullptr);
   ResolvedTextToImage r{.request = request, .encoders = {}, .passes = {}, .warnings = {}};
@@ -395,6 +397,9 @@ Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<
       return sampled(r, inputs, first, meter, report);
     } catch (const OutOfMemory&) {
       if (!take_less(r)) throw;
+    } catch (const NotFinite& e) {
+      if (r.loras.empty() && r.refiner_loras.empty()) throw;
+      explain_loss(r, e.what());
     }
   }
 }

@@ -134,6 +134,8 @@ class TextToImage {
 
  private:
   void apply_loras(const ResolvedTextToImage& r);
+  // Throws Error: that of a run whose numbers are lost, and what LoRAs have to do with it.
+  [[noreturn]] void explain_loss(const ResolvedTextToImage& r, const std::string& error) const;
   // `sketch`: nothing runs, values are zeros; it gets what image encoders need.
   RunConditions encoded(const ResolvedTextToImage& r, const RunPass& pass, const RunEvents& events,
                         std::vector<PlanNeeds>* sketch = nullptr);

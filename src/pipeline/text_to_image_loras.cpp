@@ -26,4 +26,19 @@ void TextToImage::apply_loras(const ResolvedTextToImage& r) {
                   refiner_networks(parts_, r.encoders, r.refiner_encoders), options_.keeps_loras);
 }
 
+void TextToImage::explain_loss(const ResolvedTextToImage& r, const std::string& error) const {
+  const DType dtype = pipeline_.dtype_of(r.first());
+  std::string why =
+      adapters::overflow_of(r.loras, networks_of(parts_.denoiser, r.encoders), dtype, context_);
+  if (why.empty() && !r.refiner_loras.empty())
+    why = adapters::overflow_of(
+        r.refiner_loras, refiner_networks(parts_, r.encoders, r.refiner_encoders), dtype, context_);
+  if (!why.empty()) fail(error, "; ", why);
+  std::string files;
+  for (const auto* uses : {&r.loras, &r.refiner_loras})
+    for (const adapters::AdapterUse& use : *uses)
+      files += str(files.empty() ? "" : ", ", use.file->path(), ':', use.strength);
+  fail(error, "; smaller strengths of LoRAs may mend that  ", files);
+}
+
 }  // namespace ebb

@@ -11,7 +11,7 @@
 #include "io/safetensors.h"
 #include "pipeline/component.h"
 #include "pipeline/decoder.h"
-#include "train/model_weights.h"
+#include "pipeline/file_purpose.h"
 
 namespace ebb {
 namespace {
@@ -96,23 +96,15 @@ Tensor resized(const Tensor& pixels, int64_t height, int64_t width, CircularAxes
 
 }  // namespace
 
-LoadedComponent load_upscaler(const std::string& file) {
+LoadedComponent load_upscaler(const std::string& file, std::string_view flag) {
   const auto open = std::make_shared<const io::TensorFile>(io::TensorFile::open(file));
-  std::string others;
-  for (const Component& c : recognise_components(train::shapes_of(*open))) {
-    if (c.model->kind != ModelKind::upscaler) {
-      others += str(others.empty() ? "" : ", ", name_of(c.model->kind), " ", c.model->name);
-      continue;
-    }
-    ModelConfig config = c.config;
-    for (const Field& f : config.fields())
-      require(f.name != "image_channels" || field_text(f) == "3",
-              "upscale: the network must work on pictures of 3 channels (", field_text(f), ")  ",
-              file);
-    return {c, open_component(open, file, c)};
-  }
-  fail("upscale: the file has no upscaler that ebb knows: ESRGAN, Real-ESRGAN or its compact form",
-       others.empty() ? "" : str(" (it has: ", others, ")"), "  ", file);
+  const Component c = component_in(*open, file, ModelKind::upscaler, flag);
+  ModelConfig config = c.config;
+  for (const Field& f : config.fields())
+    require(f.name != "image_channels" || field_text(f) == "3",
+            "upscale: the network must work on pictures of 3 channels (", field_text(f), ")  ",
+            file);
+  return {c, open_component(open, file, c)};
 }
 
 Upscaler::Upscaler(LoadedComponent network, Context context, const UpscaleOptions& options)

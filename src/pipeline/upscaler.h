@@ -13,9 +13,9 @@
 
 namespace ebb {
 
-// Of a file; a network of pictures of three channels. Throws Error that says what the file has
-// instead.
-LoadedComponent load_upscaler(const std::string& file);
+// Of a file that `flag` names; a network of pictures of three channels. Throws Error that says what
+// the file has instead.
+LoadedComponent load_upscaler(const std::string& file, std::string_view flag = "upscale: --model");
 
 struct UpscaleOptions {
   int64_t tile = 0;     // side in pixels of the input; 0: the largest that fits into memory

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/strength.h"
 #include "base/utf8.h"
 #include "text/python_text.h"
 #include "text/unicode.h"
@@ -57,8 +58,8 @@ std::vector<std::u32string_view> split(std::u32string_view text, char32_t at) {
 
 double weight_of(std::u32string_view text, std::u32string_view where) {
   const auto value = python_float(text);
-  require(value && std::isfinite(*value), "prompt: a weight must be a finite number, found ",
-          shown(text), "  ", shown(where));
+  require(value && is_strength(*value), "prompt: a weight must be a number from ", -most_strength,
+          " to ", most_strength, ", found ", shown(text), "  ", shown(where));
   return *value;
 }
 

@@ -72,6 +72,9 @@ void add_help_paragraph(CLI::App& app, const std::string& text);
 std::vector<std::string> given_fields(const CLI::App& app);
 // Whether the flag of a field was given.
 bool is_given(const CLI::App& app, std::string_view field);
+// Throws Error for a flag of several texts (TextList) that was given with none, which says nothing
+// where no other source of settings names any.
+void check_lists(const CLI::App& app, const std::vector<Field>& fields, std::string_view command);
 // Normalises the case of "auto".
 void resolve_auto(std::initializer_list<std::string*> texts);
 // Throws Error for --model "".

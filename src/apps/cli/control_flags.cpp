@@ -1,6 +1,7 @@
 #include "apps/cli/control_flags.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "apps/cli/unused_flags.h"
 #include "base/error.h"
@@ -42,6 +43,15 @@ std::vector<std::string> of_controls(const TextList& flag, const char* name, siz
   return out;
 }
 
+// A number of a control before it was read already.
+Tensor mask_of(const std::string& file, size_t controls) {
+  std::error_code ignored;
+  require(file.find('=') == std::string::npos || std::filesystem::exists(file, ignored),
+          "generate: --control-mask must be FILE or K=FILE, where K, 1 to ", controls,
+          ", is the number of a --control (got '", file, "')");
+  return io::read_mask(file);
+}
+
 }  // namespace
 
 LoadedModel with_controls(LoadedModel denoiser, const ControlFlags& flags) {
@@ -74,14 +84,14 @@ std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
   const auto masks = of_controls(flags.control_mask, "--control-mask", out.size()),
              blocks = of_controls(flags.control_blocks, "--control-blocks", out.size());
   for (size_t k = 0; k < out.size(); ++k) {
-    if (!masks[k].empty()) out[k].mask = io::read_mask(masks[k]);
+    if (!masks[k].empty()) out[k].mask = mask_of(masks[k], out.size());
     out[k].blocks = blocks[k];
   }
   return out;
 }
 
 LoadedComponent upscaler_of(const ControlFlags& flags) {
-  return load_upscaler(upscale_text(flags.upscale).file);
+  return load_upscaler(upscale_text(flags.upscale).file, "generate: --upscale");
 }
 
 double upscale_of(const ControlFlags& flags) {

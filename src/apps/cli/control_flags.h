@@ -23,8 +23,8 @@ struct ControlFlags {
     f("control_model", control_model,
       "a file with a control network, T2I-Adapter or IP-Adapter, once for each --control");
     f("control_mask", control_mask,
-      "[K=]FILE, of the IP-Adapter number K, or else once for each --control: white where its "
-      "image counts");
+      "[K=]FILE, of the IP-Adapter number K, 1 being the first --control, or else once for each: "
+      "white where its image counts");
     f("control_blocks", control_blocks,
       "[K=]TEXT, likewise: the blocks through which it acts: style, layout, style+layout, "
       "up.0.1=0.8,down.2, or a number for each");

@@ -20,12 +20,17 @@ std::string_view type_name(const Field& f) {
   return names[f.ref.index()];
 }
 
+bool is_list(const Field& f) {
+  auto* const* text = std::get_if<TextValue*>(&f.ref);
+  return text && dynamic_cast<const TextList*>(*text);
+}
+
 // Sets the field; its errors are those of the command line.
 void take_value(const Field& f, const std::string& text) {
   try {
     set_field(f, text);
   } catch (const Error& e) {
-    throw CLI::ValidationError(e.what());
+    throw CLI::ValidationError(is_list(f) ? str(flag_of(f.name), ": ", e.what()) : e.what());
   }
 }
 
@@ -44,8 +49,7 @@ void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& grou
     CLI::Option* option = app.add_option_function<std::string>(
         name, [f](const std::string& text) { take_value(f, text); }, f.help);
     option->type_name(std::string(type_name(f)))->default_str(field_text(f));
-    if (auto* const* text = std::get_if<TextValue*>(&f.ref))
-      if (dynamic_cast<const TextList*>(*text)) option->join(';');
+    if (is_list(f)) option->join(';');
   }
 }
 
@@ -78,6 +82,12 @@ std::vector<std::string> given_fields(const CLI::App& app) {
 bool is_given(const CLI::App& app, std::string_view field) {
   const std::vector<std::string> given = given_fields(app);
   return std::ranges::find(given, field) != given.end();
+}
+
+void check_lists(const CLI::App& app, const std::vector<Field>& fields, std::string_view command) {
+  for (const Field& f : fields)
+    require(!is_list(f) || !field_text(f).empty() || !is_given(app, f.name), command, ": ",
+            flag_of(f.name), " says nothing (got '')");
 }
 
 void resolve_auto(std::initializer_list<std::string*> texts) {

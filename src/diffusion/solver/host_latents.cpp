@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "diffusion/solver/not_finite.h"
 
 namespace ebb {
 namespace {
@@ -35,8 +36,9 @@ template <class T>
 void check_prediction(const std::vector<T>& values, std::string_view name, double sigma) {
   if (all_finite(values)) return;
   const auto missing = first_unwritten<T>(values);
-  require(missing.has_value(), "sample: the denoiser's prediction is not finite at noise level ",
-          sigma, " (", name, ")");
+  require_finite(missing.has_value(),
+                 "sample: the denoiser's prediction is not finite at noise level ", sigma, " (",
+                 name, ")");
   fail("sample: the denoiser did not write ", name, "[", *missing, "] of ", values.size(),
        " at noise level ", sigma,
        name == "uncond" ? "; this sampler needs the unconditional prediction (guidance other than "
@@ -134,7 +136,7 @@ Denoised HostLatents<T>::denoise(Latent& x, double sigma, bool with_uncond) {
     x = Latent(v);
   }
   const auto& values = static_cast<const Vector&>(*x.alone()).values;
-  require(all_finite(values), "sample: the state is not finite at noise level ", sigma);
+  require_finite(all_finite(values), "sample: the state is not finite at noise level ", sigma);
   const auto guided = fresh(), uncond = with_uncond ? fresh() : nullptr;
   mark_unwritten<T>(guided->values);
   if (uncond) mark_unwritten<T>(uncond->values);
@@ -176,7 +178,7 @@ template <class T>
 void HostLatents<T>::check_end(const Latent& x) {
   std::vector<T> v(size_);
   read(x, v);
-  require(all_finite(v), "sample: the state is not finite at the end");
+  require_finite(all_finite(v), "sample: the state is not finite at the end");
 }
 
 template class HostLatents<float>;

@@ -418,8 +418,9 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(o->common));
   o->choices([&](std::string_view field, const std::string&,
                  const std::vector<std::string>& names) { describe_choices(app, field, names); });
-  return [o, &app, like, config, of_picture] {
+  return [o, &app, like, picture, config, of_picture] {
     require(o->config == config, "generate: --config must name a file (got '')");
+    if (picture.empty() && config.empty()) check_lists(app, fields_of(*o), "generate");
     resolve(*o);
     check_choices(*o, [](std::string_view field) { return "generate: unknown " + flag_of(field); });
     resolve_auto(

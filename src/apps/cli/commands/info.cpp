@@ -100,9 +100,8 @@ Recognised recognise(const io::TensorFile& file, const Options& o) {
     const std::string &name = said.at("ebb.model"), &config = said.at("ebb.model_config");
     return recorded(name, config);
   }
+  if (adapters::is_adapter(file)) return adapter_in(file, o.file);
   const nn::FileShapes shapes = train::shapes_of(file);
-  if (std::ranges::any_of(shapes, [](const auto& t) { return adapters::is_adapter_name(t.first); }))
-    return adapter_in(file, o.file);
   Recognised out;
   std::vector<Component> components = recognise_components(shapes);
   for (Component& c : components) {

@@ -1,0 +1,26 @@
+// NewFolder: a folder that appears whole: made beside its place, and moved there in the end.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace ebb::io {
+
+class NewFolder {
+ public:
+  // `path` may be a link to a folder. `who` begins the errors, which all members throw.
+  NewFolder(const std::string& path, std::string who);
+  ~NewFolder();  // removes what was not committed
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  std::string file(const std::string& name) const;  // its path for now; makes folders within
+  void commit();  // an empty folder in its place is replaced
+
+ private:
+  std::string who_;
+  std::filesystem::path path_, made_;
+  bool done_ = false;
+};
+
+}  // namespace ebb::io
