@@ -8,6 +8,7 @@ try:
 except ImportError as error:
     raise ImportError("ebb_kernels needs torch 2.10 or newer (pip install torch)") from error
 
+from . import layers, nn  # noqa: E402
 from .ops import (  # noqa: E402
     ada_norm,
     adamw_,
@@ -24,19 +25,25 @@ from .ops import (  # noqa: E402
     rope,
     softmax,
 )
+from .inject import Report, inject, restore  # noqa: E402
 
 __all__ = [
+    "Report",
     "ada_norm",
     "adamw_",
     "add_norm",
     "attention",
     "gated",
     "group_norm",
+    "inject",
     "layer_norm",
+    "layers",
     "linear_act",
     "linear_gated",
     "map",
+    "nn",
     "qk_norm_rope",
+    "restore",
     "rms_norm",
     "rope",
     "softmax",

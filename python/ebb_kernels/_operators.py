@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from . import _library, reference
+from ._namespace import NAMESPACE
 
 _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
@@ -200,7 +201,8 @@ class _Function:
 
     def _backward(self, ctx, *grads):
         saved = self.results if self.entry.saves_results else 0
-        results, flat = ctx.saved_tensors[:saved], ctx.saved_tensors[saved:]
+        tensors = ctx.saved_tensors  # once: checkpointing recomputes them for one reading
+        results, flat = tensors[:saved], tensors[saved:]
         needed = ctx.needs_input_grad[0] if self.is_list else ctx.needs_input_grad
         needs = sum(1 << i for i, x in enumerate(flat) if x is not None and needed[i])
         operands = [list(flat)] if self.is_list else flat
@@ -231,7 +233,7 @@ class _Function:
         library.impl(self.name, kernel, key)
 
 
-def register(namespace="ebb_kernels", engine_on_cpu=False):
+def register(namespace=NAMESPACE, engine_on_cpu=False):
     """Defines and registers everything in a namespace: the library, which must live on, and the
     functions by name. engine_on_cpu: tensors on the CPU are served by ebb's own CPU backend, where
     the shared object has it, and not by the reference; for tests without a GPU."""
