@@ -1,6 +1,7 @@
 """The operators that torch sees: schemas, kernels, fakes, gradients and autocast of every function
 that the shared object has. All of it follows from the schemas and one table."""
 
+import contextlib
 import functools
 import re
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ def _norm_dtype(rounding, dtype, x, weight, *modulation):
     out = x.dtype
     if rounding != "once":
         if weight is not None:
-            out = weight.dtype if rounding == "diffusers" else torch.promote_types(out, weight.dtype)
+            out = (
+                weight.dtype if rounding == "diffusers" else torch.promote_types(out, weight.dtype)
+            )
         for m in modulation:
             out = out if m is None else torch.promote_types(out, m.dtype)
     return out
@@ -41,9 +44,7 @@ def _fake_ada_norm(x, scale, shift, weight, bias, kind, eps, rounding, dtype):
     return _like(x, dtype=_norm_dtype(rounding, dtype, x, weight, scale, shift))
 
 
-def _fake_add_norm(
-    x, add, gate, scale, shift, weight, bias, kind, eps, offset, rounding, dtype
-):
+def _fake_add_norm(x, add, gate, scale, shift, weight, bias, kind, eps, offset, rounding, dtype):
     return _like(x, dtype=_norm_dtype(rounding, dtype, x, weight, scale, shift)), _like(x)
 
 
@@ -120,6 +121,17 @@ def _dense(function):
     return dense
 
 
+@contextlib.contextmanager
+def _recording():
+    """Autograd inside of an operator with a gradient of its own, where torch turns it off."""
+    off = torch._C._dispatch_tls_local_exclude_set()
+    for key in ("AutogradFunctionality", "ADInplaceOrView", "AutogradOther"):
+        off = off.remove(getattr(torch._C.DispatchKey, key))
+    on = torch._C._dispatch_tls_local_include_set()
+    with torch._C._ForceDispatchKeyGuard(on, off), torch.enable_grad():
+        yield
+
+
 class _Function:
     """One function's operators in a namespace."""
 
@@ -163,9 +175,7 @@ class _Function:
     def _fake_backward(self, *arguments):
         _, operands, _, needs = self._split(arguments)
         return [
-            _like(x)
-            for i, x in enumerate(self._flat(operands))
-            if x is not None and needs >> i & 1
+            _like(x) for i, x in enumerate(self._flat(operands)) if x is not None and needs >> i & 1
         ]
 
     def _reference_backward(self, *arguments):
@@ -175,7 +185,7 @@ class _Function:
             flat.append(None if x is None else x.detach())
             if x is not None and needs >> i & 1:
                 wanted.append(flat[-1].requires_grad_())
-        with torch.enable_grad():
+        with _recording():
             call = [flat] if self.is_list else flat
             out = getattr(reference, self.name)(*call, *attributes)
             pairs = zip(out if isinstance(out, tuple) else (out,), grads)

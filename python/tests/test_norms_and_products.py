@@ -2,6 +2,7 @@
 Needs torch; some need diffusers and transformers."""
 
 import copy
+import types
 import unittest
 
 import torch
@@ -127,6 +128,18 @@ class Norms(unittest.TestCase):
         norm(x)
         self.assertTrue(torch.equal(x, before))
 
+    def test_gradients_are_the_modules_own(self):
+        x = torch.randn(3, 8, requires_grad=True)
+        norm = torch.nn.RMSNorm(8, eps=1e-6)
+
+        def gradients():
+            return torch.autograd.grad(norm(x).square().sum(), [x, norm.weight])
+
+        want = gradients()
+        ek.inject(norm)
+        for got, w in zip(gradients(), want):
+            same(self, got, w)
+
     def test_copies_are_injected_and_apart(self):
         norm = torch.nn.RMSNorm(8, eps=1e-6)
         ek.inject(norm)
@@ -178,6 +191,35 @@ class Products(unittest.TestCase):
                 got, calls = counted(layer, x)
             self.assertEqual(calls, {op: 1})
             same(self, got, want)
+
+    def test_layers_of_transformers(self):
+        activations = library("transformers.activations").ACT2FN
+        for name, served in (
+            ("silu", True),
+            ("gelu", True),
+            ("gelu_pytorch_tanh", True),
+            ("quick_gelu", True),
+            ("gelu_new", True),
+            ("relu2", False),
+        ):
+            config = types.SimpleNamespace(
+                hidden_size=8, intermediate_size=16, mlp_bias=False, hidden_act=name
+            )
+            llama = library("transformers.models.llama.modeling_llama").LlamaMLP(config)
+            phi3 = library("transformers.models.phi3.modeling_phi3").Phi3MLP(config)
+            self.assertIn(name, activations)
+            x = torch.randn(3, 8)
+            for layer, op in ((llama, "gated"), (phi3, "linear_gated")):
+                with torch.no_grad():
+                    want = layer(x)
+                if not served:
+                    with self.assertRaisesRegex(ValueError, "its activation is not one of ebb's"):
+                        ek.inject(layer)
+                    continue
+                ek.inject(layer)
+                got, calls = counted(layer, x)
+                self.assertEqual(calls, {op: 1})
+                same(self, got, want)
 
     def test_other_linear_layers_and_hooks_are_called(self):
         class Adapted(torch.nn.Linear):

@@ -4,6 +4,7 @@ import torch
 
 from .. import ops
 from .guards import bare, of_dtype, served
+from .recipe import path_of
 
 
 def _plain(linear, x):
@@ -49,10 +50,18 @@ _ACTIVATIONS = {
 }
 
 
+_NAMES = {
+    "torch.nn.modules.activation:SiLU": "silu",
+    "transformers.activations:SiLUActivation": "silu",
+    "transformers.activations:GELUActivation": "gelu",
+    "transformers.activations:GELUTanh": "gelu_tanh",
+    "transformers.activations:NewGELUActivation": "gelu_tanh",
+    "transformers.activations:QuickGELUActivation": "gelu_quick",
+}
+
+
 def activation_of(module) -> str | None:
     """The name of a module's activation, None where ebb has none of its kind."""
-    name = type(module).__name__
-    if name in ("GELU", "GELUActivation", "PytorchGELUTanh", "GELUTanh"):
-        tanh = getattr(module, "approximate", "none") == "tanh" or "Tanh" in name
-        return "gelu_tanh" if tanh else "gelu"
-    return {"SiLU": "silu", "SiLUActivation": "silu", "QuickGELUActivation": "gelu_quick"}.get(name)
+    if type(module) is torch.nn.GELU:
+        return "gelu_tanh" if module.approximate == "tanh" else "gelu"
+    return _NAMES.get(path_of(type(module)))

@@ -7,20 +7,32 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ...attention import queries_and_keys, rotated
 from ...norms import added
-from ...products import activation_of, product
+from ...products import activation_of, gated, product
 from ...recipe import recipe
 
 _ROTATION = ("apply_rotary_pos_emb()", "rotate_half()")
 
 
-def _has_activation(mlp):
-    return None if activation_of(mlp.act_fn) else "its activation is not one of ebb's"
+def _known(name):
+    def why_not(mlp):
+        return None if activation_of(getattr(mlp, name)) else "its activation is not one of ebb's"
+
+    return why_not
 
 
-@recipe("modules", package="transformers", digests=("f9ffe0c4c05b",), applies=_has_activation)
+@recipe("modules", package="transformers", digests=("f9ffe0c4c05b",), applies=_known("act_fn"))
 def llama_mlp(self, x):
     act = activation_of(self.act_fn)
     return self.down_proj(product(self.gate_proj(x), self.up_proj(x), act=act, gate="first"))
+
+
+# Phi-3, GLM: the gate and its factor are one linear layer.
+@recipe(
+    "modules", package="transformers", digests=("c60da53f6e91",), applies=_known("activation_fn")
+)
+def phi3_mlp(self, hidden_states):
+    act = activation_of(self.activation_fn)
+    return self.down_proj(gated(hidden_states, self.gate_up_proj, act, "first"))
 
 
 def _projections(self, x):
