@@ -130,10 +130,10 @@ class CliFileKinds : public testing::GenerateProgram {
         {with("--refiner " + whole() + ":0.5 --refiner-lora FILE"),
          takes("lora: --refiner-lora", a_lora),
          {"lora"}},
-        {str("convert ", whole(), " ", folder_ / "lora_in.safetensors", " --lora FILE"),
+        {str("convert ", whole(), " ", folder_ / "lora_in.safetensors", " --overwrite --lora FILE"),
          takes("lora: --lora", a_lora),
          {"lora"}},
-        {str("convert FILE ", folder_ / "on.safetensors", " --lora ", lora),
+        {str("convert FILE ", folder_ / "on.safetensors", " --overwrite --lora ", lora),
          "convert: --lora changes U-Nets and text encoders, and the file ",
          {"checkpoint", "denoiser"},
          {"text", "tiny"}},
@@ -182,7 +182,7 @@ TEST_F(CliFileKinds, each__is_used_or_refused_with_what_it_is) {
 TEST_F(CliFileKinds, files_without_layouts__are_converted_under_the_same_names) {
   for (const Kind& k : others()) {
     const std::string out = folder_ / "f16.safetensors";
-    const Output done = run_program(str("convert ", k.file, " ", out, " --dtype f16"));
+    const Output done = run_program(str("convert ", k.file, " ", out, " --overwrite --dtype f16"));
     ASSERT_EQ(done.code, 0) << done.text;
     const auto before = io::TensorFile::open(k.file), after = io::TensorFile::open(out);
     ASSERT_EQ(after.entries().size(), before.entries().size());

@@ -77,10 +77,11 @@ TEST_F(CliSamplers, names_of_all_kinds__are_known_in_any_case) {
   EXPECT_EQ(json["dialects"][0]["name"], "kdiff");
 }
 
-TEST_F(CliSamplers, plot__makes_the_folder_of_its_file) {
-  const std::string file = folder_ / "new/folder/x.svg";
-  EXPECT_EQ(run_program("samplers plot --points 2 --out " + file).code, 0);
-  EXPECT_TRUE(std::filesystem::exists(file));
+TEST_F(CliSamplers, plot__refuses_a_folder_that_is_missing) {
+  const std::string folder = folder_ / "new";
+  const std::string error = error_line("samplers plot --points 2 --out " + folder + "/x.svg");
+  EXPECT_NE(error.find("mkdir -p " + folder), error.npos) << error;
+  EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
 TEST_F(CliSamplers, plot__takes_the_schedule_that_sampling_takes) {

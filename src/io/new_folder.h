@@ -15,7 +15,7 @@ class NewFolder {
   NewFolder& operator=(const NewFolder&) = delete;
 
   std::string file(const std::string& name) const;  // its path for now; makes folders within
-  void commit();  // an empty folder in its place is replaced
+  void commit();                                    // an empty folder in its place is replaced
 
  private:
   std::string who_;

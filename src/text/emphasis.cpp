@@ -1,10 +1,10 @@
 #include "text/emphasis.h"
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "base/strength.h"
 #include "base/utf8.h"
 #include "text/python_text.h"
 #include "text/unicode.h"
@@ -16,9 +16,8 @@ constexpr int64_t product_limit = 50'000'000;
 constexpr size_t depth_limit = 200;
 constexpr std::u32string_view break_word = U"BREAK";
 
-double checked(double weight, std::u32string_view where) {
-  require(is_strength(weight), "prompt: a weight must be a number from ", -most_strength, " to ",
-          most_strength, " (", weight, ")  ", shown(where));
+double finite(double weight, std::u32string_view where) {
+  require(std::isfinite(weight), "prompt: a weight must be finite (", weight, ")  ", shown(where));
   return weight;
 }
 
@@ -57,7 +56,7 @@ class A1111Emphasis {
       const bool is_break = p.text == break_word && p.weight == -1;
       breaks += is_break;
       out.push_back(
-          {is_break ? "" : to_utf8(p.text), is_break ? 1 : checked(p.weight, p.text), is_break});
+          {is_break ? "" : to_utf8(p.text), is_break ? 1 : finite(p.weight, p.text), is_break});
     }
     if (breaks < breaks_)
       warnings.push_back(str("prompt: BREAK inside of brackets is a word, as in A1111 (",
@@ -243,7 +242,7 @@ std::vector<WeightedText> comfyui_emphasis(std::string_view text) {
       continue;
     }
     if (part.text.size() < 2 || part.text.front() != '(' || part.text.back() != ')') {
-      out.push_back({unescaped(part.text), checked(part.weight, part.text)});
+      out.push_back({unescaped(part.text), finite(part.weight, part.text)});
       continue;
     }
     std::u32string_view inner = part.text.substr(1, part.text.size() - 2);

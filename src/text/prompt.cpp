@@ -56,11 +56,19 @@ std::vector<std::u32string_view> split(std::u32string_view text, char32_t at) {
   }
 }
 
+// Of a prompt, which the other programs read whatever its size.
 double weight_of(std::u32string_view text, std::u32string_view where) {
   const auto value = python_float(text);
-  require(value && is_strength(*value), "prompt: a weight must be a number from ", -most_strength,
-          " to ", most_strength, ", found ", shown(text), "  ", shown(where));
+  require(value && std::isfinite(*value), "prompt: a weight must be a finite number, found ",
+          shown(text), "  ", shown(where));
   return *value;
+}
+
+double lora_strength(std::u32string_view text, std::u32string_view where) {
+  const double value = weight_of(text, where);
+  require(is_strength(value), "prompt: a strength must be a number from ", -most_strength, " to ",
+          most_strength, ", found ", shown(text), "  ", shown(where));
+  return value;
 }
 
 // The arguments of <lora:...>: the name, then weights in order or by name.
@@ -74,9 +82,9 @@ LoraTag lora_tag(std::u32string_view tag, std::u32string_view arguments, Prompt&
     const size_t equals = items[i].find('=');
     const std::u32string_view key = items[i].substr(0, equals);
     if (equals == std::u32string_view::npos) {
-      weights.push_back(weight_of(items[i], tag));
+      weights.push_back(lora_strength(items[i], tag));
     } else if (key == U"te" || key == U"unet") {
-      (key == U"te" ? text : unet) = weight_of(items[i].substr(equals + 1), tag);
+      (key == U"te" ? text : unet) = lora_strength(items[i].substr(equals + 1), tag);
     } else if (key == U"lbw") {
       out.block_weights = to_utf8(items[i].substr(equals + 1));
     } else {

@@ -68,8 +68,8 @@ TEST(Prompt, tags__that_are_none_stay_text) {
 TEST(Prompt, tags__wrong_ones_are_errors_or_warnings) {
   const auto parse = [](const char* text) { parse_prompt(text, PromptSyntax::a1111); };
   EXPECT_EQ(error_of([&] { parse("<lora:a:x>"); }),
-            "prompt: a weight must be a number from -10000 to 10000, found 'x'  '<lora:a:x>'");
-  expect_error([&] { parse("<lora:a:inf>"); }, "must be a number from");
+            "prompt: a weight must be a finite number, found 'x'  '<lora:a:x>'");
+  expect_error([&] { parse("<lora:a:inf>"); }, "must be a finite number");
   expect_error([&] { parse("<lora:a:10001>"); }, "must be a number from -10000 to 10000");
   expect_error([&] { parse("<lora::1>"); }, "must have a name");
   EXPECT_EQ(warnings_of("<hypernet:x:1>"),
@@ -190,17 +190,14 @@ TEST(Emphasis, wrong_weights__are_errors) {
   std::vector<std::string> w;
   EXPECT_EQ(error_of([&] { a1111_emphasis("x (a:1.2.3)", w); }),
             "prompt: a weight must be a number, found '1.2.3' (character 6)");
-  expect_error([&] { a1111_emphasis("(a:" + std::string(350, '9') + ")", w); },
-               "must be a number from");
-  expect_error([&] { comfyui_emphasis("(a:inf)"); },
-               "prompt: a weight must be a number from -10000 to 10000 (inf)  'a'");
+  expect_error([&] { a1111_emphasis("(a:" + std::string(350, '9') + ")", w); }, "must be finite");
+  expect_error([&] { comfyui_emphasis("(a:inf)"); }, "prompt: a weight must be finite (inf)  'a'");
 }
 
 TEST(Emphasis, hostile_prompts__are_errors_or_results) {
   std::vector<std::string> w;
   const std::string open(10'000, '('), close(10'000, ')');
-  expect_error([&] { a1111_emphasis(open + "a" + close, w); },
-               "must be a number from -10000 to 10000 (");
+  expect_error([&] { a1111_emphasis(open + "a" + close, w); }, "must be finite (inf)");
   EXPECT_EQ(a1111_emphasis(open, w).size(), 1u);
   expect_error([&] { comfyui_emphasis(open + "a" + close); }, "must not be nested deeper than 200");
   EXPECT_EQ(comfyui_emphasis(open).size(), 1u);
