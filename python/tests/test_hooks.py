@@ -103,6 +103,28 @@ class Hooks(unittest.TestCase):
                         same(self, tiny(), want)
                     self.assertGreater(sum(calls.counts.values()), 4)
 
+    def test_weights_stored_in_8_bits_and_groups_that_are_offloaded(self):
+        def cast(model):
+            model.enable_layerwise_casting(torch.float8_e4m3fn, torch.bfloat16)
+
+        def offload(model):
+            cpu = torch.device("cpu")
+            model.enable_group_offload(cpu, cpu, "block_level", num_blocks_per_group=1)
+
+        for make in (ltx_video, flux, wan):
+            for change in (cast, offload):
+                plain = Tiny(make, torch.bfloat16)
+                with torch.no_grad():
+                    change(plain.model)
+                    want = plain()
+                    for order in ((change, ek.inject), (ek.inject, change)):
+                        tiny = Tiny(make, torch.bfloat16)
+                        for step in order:
+                            step(tiny.model)
+                        with Calls() as calls:
+                            same(self, tiny(), want, 3e-2)
+                        self.assertGreater(calls.counts["add_norm"], 1)
+
     def test_a_norms_own_hooks_run_inside_an_injected_block(self):
         tiny = Tiny(ltx_video)
         ek.inject(tiny.model)
