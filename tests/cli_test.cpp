@@ -279,8 +279,7 @@ TEST_F(Cli, file_without_tensors__is_called_so) {
   const std::string file = folder_ / "empty.safetensors";
   put_file(file, std::string("\x02\0\0\0\0\0\0\0{}", 10));
   EXPECT_EQ(run_program("info " + file).text, "the file has no tensors, so it holds no model\n");
-  EXPECT_EQ(error_line("sample " + file),
-            "model: the file has no tensors  " + file);
+  EXPECT_EQ(error_line("sample " + file), "model: the file has no tensors  " + file);
 }
 
 TEST_F(Cli, network_of_a_config_that_is_not_followed__is_said) {
