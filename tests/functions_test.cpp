@@ -308,6 +308,25 @@ TEST_P(LibraryOn, what_does_not_fit__is_an_error_that_names_it) {
   }
 }
 
+TEST_P(LibraryOn, operands_that_are_missing__are_errors) {
+  Library library(context_);
+  const std::vector<int64_t> sizes = {4, 16}, strides = {16, 1}, no_columns = {4, 0};
+  const TensorRef x{.present = true, .sizes = sizes, .strides = strides};
+  const TensorRef empty{.present = true, .sizes = no_columns, .strides = strides};
+  const auto error_of = [&](const char* name, const std::vector<TensorRef>& in) -> std::string {
+    try {
+      library.prepare(find_function(name), in, values_of(find_function(name), {}));
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of("rms_norm", {x}), "rms_norm: takes 3 operands (got 1)");
+  EXPECT_EQ(error_of("rms_norm", {{}, x, {}}), "rms_norm: operand 0 is missing");
+  EXPECT_EQ(error_of("map", {}), "map: takes 0 operands and a list (got 0)");
+  EXPECT_EQ(error_of("linear_act", {empty, empty, {}}), "linear: x needs columns (got f32[4,0])");
+}
+
 INSTANTIATE_TEST_SUITE_P(cpu, LibraryOn, ::testing::ValuesIn(test::only("cpu")));
 INSTANTIATE_TEST_SUITE_P(cuda, LibraryOn, ::testing::ValuesIn(test::only("cuda")));
 

@@ -33,7 +33,7 @@ const char* ebb_kernels_schema(int32_t index);
 
 /* device: "cpu", "cuda" or "cuda:1". */
 int32_t ebb_kernels_open(const char* device, ebb_kernels** out);
-void ebb_kernels_close(ebb_kernels* library); /* also its calls; waits for nothing */
+void ebb_kernels_close(ebb_kernels* library); /* also its calls; after their streams are done */
 
 /* Operands in the order of the schema. attributes: "eps=1e-5", in any order; the others have their
  * defaults. The call belongs to the library. */

@@ -11,8 +11,6 @@ import torch
 from . import _library, reference
 from ._namespace import NAMESPACE
 
-_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-
 
 def _like(x, shape=None, dtype=None):
     return x.new_empty(x.shape if shape is None else shape, dtype=dtype or x.dtype)
@@ -20,7 +18,7 @@ def _like(x, shape=None, dtype=None):
 
 def _norm_dtype(rounding, dtype, x, weight, *modulation):
     if dtype:
-        return _DTYPES[dtype]
+        return reference.DTYPES[dtype]
     out = x.dtype
     if rounding != "once":
         if weight is not None:
@@ -67,7 +65,7 @@ def _fake_attention(q, k, v, bias, scale, causal):
 def _fake_map(inputs, formula, names, dtype):
     widest = functools.reduce(torch.promote_types, (x.dtype for x in inputs))
     shape = torch.broadcast_shapes(*(x.shape for x in inputs))
-    return _like(inputs[0], shape, _DTYPES.get(dtype, widest))
+    return _like(inputs[0], shape, reference.DTYPES.get(dtype, widest))
 
 
 @dataclass(frozen=True)
@@ -146,6 +144,7 @@ class _Function:
             library.impl(self.name, _dense(getattr(reference, self.name)), "CPU")
         torch.library.register_fake(f"{namespace}::{self.name}", self.entry.fake, lib=library)
         if self.in_place:
+            library.impl(self.name, self._overwrite, "ADInplaceOrView", with_keyset=True)
             return
         backward = f"{self.name}_backward"
         self.backward = getattr(getattr(torch.ops, namespace), backward).default
@@ -200,17 +199,30 @@ class _Function:
 
     # ---- autograd
 
+    def _overwrite(self, keys, *arguments):
+        """Tells autograd, which looks at versions, that the first operands are overwritten."""
+        for x, kind in zip(arguments, self.operands):
+            if "!" in kind:
+                torch.autograd.graph.increment_version(x)
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            return self.forward.redispatch(
+                keys & torch._C._after_ADInplaceOrView_keyset, *arguments
+            )
+
     def _setup(self, ctx, inputs, output):
         operands = inputs[: len(self.operands)]
         flat = self._flat(operands)
         saved = list(output if isinstance(output, tuple) else (output,))
         ctx.attributes = inputs[len(self.operands) :]
+        ctx.set_materialize_grads(False)  # gradients of unused results are absent
         ctx.save_for_backward(*(saved if self.entry.saves_results else []), *flat)
         if self.name == "attention":
             ctx.mark_non_differentiable(output[1])
 
     def _backward(self, ctx, *grads):
         saved = self.results if self.entry.saves_results else 0
+        if all(g is None for g in grads):
+            return (None,) * (len(self.operands) + self.attributes)
         tensors = ctx.saved_tensors  # once: checkpointing recomputes them for one reading
         results, flat = tensors[:saved], tensors[saved:]
         needed = ctx.needs_input_grad[0] if self.is_list else ctx.needs_input_grad
@@ -231,10 +243,12 @@ class _Function:
         key = f"Autocast{device.upper()}"
         off = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
 
+        narrowed = tuple(reference.DTYPES.values())  # float64 stays, as with torch's own
+
         def kernel(*arguments):
             dtype = torch.get_autocast_dtype(device)
             cast = [
-                a.to(dtype) if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+                a.to(dtype) if isinstance(a, torch.Tensor) and a.dtype in narrowed else a
                 for a in arguments
             ]
             with torch._C._ExcludeDispatchKeyGuard(off):

@@ -4,9 +4,10 @@ CUDA graphs, and give dense results."""
 
 import torch
 
+from . import reference
 from ._operators import functions as _functions
 
-_NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", None: ""}
+_NAMES = {None: ""} | {dtype: name for name, dtype in reference.DTYPES.items()}
 
 
 def _op(name):
@@ -114,7 +115,10 @@ def linear_act(x, weight, bias=None, *, act="gelu_tanh"):
 def attention(q, k, v, bias=None, *, scale=None, causal=False, return_lse=False):
     """softmax(scale q k^T + bias) v of q [B, S, heads, D], k and v [B, T, kv_heads, D], kv_heads a
     divisor of heads. bias [B|1, heads|1, S|1, T] is added to the scores. causal: aligned to the
-    last query and key. return_lse: also the logarithms of the sums, [B, heads, S]."""
+    last query and key. return_lse: also the logarithms of the sums, [B, heads, S], which have no
+    gradient. scale None: 1 / sqrt(D)."""
+    if scale == 0:
+        raise ValueError("ebb_kernels: attention: a scale of 0 is not served")
     o, lse = _attention(q, k, v, bias, 0.0 if scale is None else scale, causal)
     return (o, lse) if return_lse else o
 

@@ -7,6 +7,9 @@ import torch
 import torch.nn.functional as F
 
 
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}  # by ebb's names
+
+
 def wide(x):
     return x if x.dtype == torch.float64 else x.float()
 
@@ -16,8 +19,7 @@ def _rounded(x, dtype):
 
 
 def _dtype_named(name, default):
-    names = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-    return names[name] if name else default
+    return DTYPES[name] if name else default
 
 
 def _along(m, x):

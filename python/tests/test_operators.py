@@ -39,6 +39,26 @@ class Operators(unittest.TestCase):
             ek.adamw_(p, m, v, grad, numbers, weight_decay=0.1)
         torch.testing.assert_close(p, q.detach(), rtol=1e-5, atol=1e-6)
 
+    def test_what_adamw_overwrites_is_seen_by_autograd(self):
+        p = torch.randn(8, device=DEVICE)
+        w = torch.ones(8, device=DEVICE, requires_grad=True)
+        y = (p * w).sum()
+        numbers = torch.tensor([1e-2, 0.1, 1e-3, 1.0], device=DEVICE)
+        ek.adamw_(p, torch.zeros_like(p), torch.zeros_like(p), torch.ones_like(p), numbers)
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            y.backward()
+
+    def test_gradients_of_unused_results_are_not_made(self):
+        x, w = (torch.randn(4, 64, device=DEVICE, requires_grad=True) for _ in range(2))
+        for index in (0, 1):
+            got = ek.add_norm(x, w, kind="rms")[index].sum()
+            torch.autograd.grad(got, (x, w))
+
+    def test_autocast_leaves_float64(self):
+        x, w = (torch.randn(4, 64, dtype=torch.float64) for _ in range(2))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            self.assertEqual(ek.linear_act(x, w).dtype, torch.float64)
+
     def test_compiles_as_one_graph_with_gradients(self):
         def block(x, scale, shift, gate, weight, q, cos, sin):
             y, x = ek.add_norm(x, x.sin(), gate, scale, shift, kind="rms")

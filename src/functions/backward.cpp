@@ -12,6 +12,8 @@
 namespace ebb::functions {
 namespace {
 
+constexpr size_t most_operands = 63;  // bits of an int
+
 // The attributes of the function, and the bits of the operands whose gradients are wanted.
 struct BackwardAttrs {
   Attrs forward;
@@ -87,6 +89,8 @@ std::vector<Value> build(const Function& f, const Use& use) {
   const size_t results = f.results.size(), first = f.gradient ? 2 * results : results;
   const std::span<const Value> grads = use.in.first(results);
   const Use forward{use.graph, use.in.subspan(first), attrs.forward};
+  require(forward.in.size() <= most_operands, f.name, ": has gradients for ", most_operands,
+          " operands at most (got ", forward.in.size(), ")");
   if (!f.gradient) return derived(f, forward, grads, attrs);
   std::vector<Value> out;
   const std::vector<Value> all = f.gradient(forward, use.in.subspan(results, results), grads);

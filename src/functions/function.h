@@ -59,7 +59,7 @@ struct Function {
   size_t in_place = 0;
 };
 
-// All functions; one that has gradients is followed by its its "<name>_backward": see
+// All functions; one that has gradients is followed by its "<name>_backward": see
 // functions/backward.h.
 std::span<const Function> all_functions();
 const Function& find_function(std::string_view name);  // throws Error with the nearest name

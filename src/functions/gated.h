@@ -12,7 +12,12 @@ struct GateRule {
   std::string gate = "second";  // which half of the columns is activated: "first" or "second"
 };
 
-// z [...,2F] -> [...,F]: one half times the activation of the other.
+// One of two tensors times the activation of the other.
+Value gated(Value first, Value second, const GateRule& rule);
+// z [...,2F] -> [...,F]: of the halves of its columns.
 Value gated(Value z, const GateRule& rule);
+
+// A linear layer, x [...,K], weight [F,K], bias [F] or none, with at least one column K.
+Value product(Value x, Value weight, Value bias);
 
 }  // namespace ebb::functions

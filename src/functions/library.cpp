@@ -15,6 +15,7 @@ class Key {
  public:
   Key(const Function& f, std::span<const TensorRef> in, std::span<const AttributeValue> values) {
     put(&f);
+    put(in.size());
     for (const TensorRef& t : in) {
       put(static_cast<uint8_t>(t.present ? static_cast<int>(t.dtype) : 0xff));
       if (!t.present) continue;
@@ -41,11 +42,22 @@ class Key {
   std::string text_;
 };
 
+void check_operands(const Function& f, std::span<const TensorRef> in) {
+  const bool list = f.operands.back().kind == Operand::Kind::list;
+  const size_t named = f.operands.size() - (list ? 1 : 0);
+  require(list ? in.size() > named : in.size() == named, f.name, ": takes ", named, " operands",
+          list ? " and a list" : "", " (got ", in.size(), ")");
+  for (size_t i = 0; i < in.size(); ++i)
+    require(in[i].present || (i < named && f.operands[i].kind == Operand::Kind::optional), f.name,
+            ": operand ", i, " is missing");
+}
+
 }  // namespace
 
 Prepared::Prepared(const Function& f, std::span<const TensorRef> in,
                    std::span<const AttributeValue> attributes, const Context& context)
     : device_(context.device), wants_copy_(in.size()) {
+  check_operands(f, in);
   Graph g;
   std::vector<Value> values;
   bool empty = false;

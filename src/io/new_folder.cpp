@@ -10,16 +10,20 @@ namespace ebb::io {
 namespace fs = std::filesystem;
 
 NewFolder::NewFolder(const std::string& path, std::string who)
-    : who_(std::move(who)), path_(fs::path(path).lexically_normal()) {
+    : who_(std::move(who)), path_(fs::absolute(path).lexically_normal()) {
   if (!path_.has_filename()) path_ = path_.parent_path();
   path_ = followed(path_.string());
-  made_ = path_.string() + str(".tmp-", ::getpid());
+  exists_ = fs::is_directory(path_);
+  const std::string name = str(".tmp-", ::getpid());
+  made_ = exists_ ? path_ / name : fs::path(path_.string() + name);
+  std::error_code ignored;
+  fs::remove_all(made_, ignored);  // of a process of this number that was killed
   make_folder(made_.string(), who_);
 }
 
 NewFolder::~NewFolder() {
   std::error_code ignored;
-  if (!done_) fs::remove_all(made_, ignored);
+  if (!keeps_) fs::remove_all(made_, ignored);
 }
 
 std::string NewFolder::file(const std::string& name) const {
@@ -29,12 +33,17 @@ std::string NewFolder::file(const std::string& name) const {
 }
 
 void NewFolder::commit() {
+  keeps_ = true;
   std::error_code error;
-  ::rmdir(path_.c_str());  // an empty folder; a file stays, and rename says so
-  fs::rename(made_, path_, error);
-  require(!error, who_, ": cannot move the folder to its place (", error.message(), ")  ",
-          path_.string());
-  done_ = true;
+  if (exists_) {
+    for (const fs::directory_entry& e : fs::directory_iterator(made_))
+      if (!error) fs::rename(e.path(), path_ / e.path().filename(), error);
+    if (!error) fs::remove(made_, error);
+  } else {
+    fs::rename(made_, path_, error);
+  }
+  require(!error, who_, ": cannot move what was made to its place (", error.message(),
+          "); it is kept in ", made_.string(), "  ", path_.string());
 }
 
 }  // namespace ebb::io

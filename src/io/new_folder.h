@@ -1,4 +1,5 @@
-// NewFolder: a folder that appears whole: made beside its place, and moved there in the end.
+// NewFolder: a folder that appears whole. Where there is none yet it is made beside its place and
+// moved there in the end; an empty one, which may be a mount point, gets its entries in the end.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +11,7 @@ class NewFolder {
  public:
   // `path` may be a link to a folder. `who` begins the errors, which all members throw.
   NewFolder(const std::string& path, std::string who);
-  ~NewFolder();  // removes what was not committed
+  ~NewFolder();  // removes what was not committed, unless commit() failed
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
@@ -20,7 +21,7 @@ class NewFolder {
  private:
   std::string who_;
   std::filesystem::path path_, made_;
-  bool done_ = false;
+  bool exists_ = false, keeps_ = false;
 };
 
 }  // namespace ebb::io

@@ -1,8 +1,6 @@
 #include "torch/register.h"
 
 #include <array>
-#include <map>
-#include <mutex>
 #include <utility>
 
 #include "base/error.h"

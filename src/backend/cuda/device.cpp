@@ -8,6 +8,7 @@
 #include "backend/cuda/generated/cluster_occupancy.h"
 #include "backend/cuda/ptx/compiler.h"
 #include "backend/cuda/staging.h"
+#include "backend/cuda/thread_state.h"
 #include "core/out_of_memory.h"
 
 namespace ebb::cuda {
@@ -89,7 +90,8 @@ CudaDevice::CudaDevice(int index)
     : index_(index),
       staging_(std::make_unique<LazyStaging>()),
       compiler_(std::make_unique<Compiler>(index)) {
-  check(cudaSetDevice(index), "opening the device");
+  const OnDevice here(index);
+  const RelaxedCapture relaxed;
   cudaDeviceProp properties = {};
   check(cudaGetDeviceProperties(&properties, index), "asking for the device's name");
   constexpr double kilohertz = 1e3, bits_per_byte = 8, transfers_per_clock = 2;
@@ -120,7 +122,7 @@ CudaDevice::CudaDevice(Chip chip)
       compiler_(std::make_unique<Compiler>(0)) {}
 
 CudaDevice::~CudaDevice() {
-  if (!(index_ >= 0)) return;
+  if (index_ < 0) return;
   cudaStreamSynchronize(side_stream_);
   cudaStreamSynchronize(stream_);
   staging_.reset();
@@ -156,7 +158,7 @@ bool CudaDevice::take_early_start() {
 
 std::string CudaDevice::description() const {
   return str(chip_.name, ", ", chip_.sm_count, " SMs, compute capability ", chip_.capability / 10,
-             ".", chip_.capability % 10, (index_ >= 0) ? "" : " (described, not here)");
+             ".", chip_.capability % 10, index_ >= 0 ? "" : " (described, not here)");
 }
 
 bool CudaDevice::fast_in(DType dtype) const {
@@ -164,7 +166,7 @@ bool CudaDevice::fast_in(DType dtype) const {
 }
 
 void CudaDevice::require_here() const {
-  require((index_ >= 0), "cuda: the device is only described, nothing can run on it  ", chip_.name);
+  require(index_ >= 0, "cuda: the device is only described, nothing can run on it  ", chip_.name);
 }
 
 int64_t CudaDevice::free_memory() const {
@@ -266,25 +268,6 @@ void CudaDevice::wait(const Event& event) {
     waited_ = true;
 }
 
-// The device of the calling thread for a while.
-class OnDevice {
- public:
-  explicit OnDevice(int index) {
-    check(cudaGetDevice(&before_), "asking for the device");
-    if (before_ != index) check(cudaSetDevice(index), "choosing the device");
-    changed_ = before_ != index;
-  }
-  ~OnDevice() {
-    if (changed_) cudaSetDevice(before_);
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-};
-
 void CudaDevice::run_on(void* stream, const std::function<void()>& work) {
   const OnDevice here(index_);
   const OnStream on(*this, static_cast<cudaStream_t>(stream));
@@ -293,14 +276,7 @@ void CudaDevice::run_on(void* stream, const std::function<void()>& work) {
 
 void CudaDevice::run_loading(const std::function<void()>& work) {
   const OnDevice here(index_);
-  struct Relaxed {
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    Relaxed() { exchange(); }
-    ~Relaxed() { exchange(); }
-    void exchange() {
-      check(cudaThreadExchangeStreamCaptureMode(&mode), "changing the mode of captures");
-    }
-  } relaxed;
+  const RelaxedCapture relaxed;
   work();
 }
 

@@ -1,7 +1,6 @@
 // linear_act: a linear layer and an activation.
-#include "functions/function.h"
+#include "functions/gated.h"
 #include "ir/activations.h"
-#include "ops/prim/matmul/op.h"
 #include "ops/prim/pointwise/op.h"
 
 namespace ebb::functions::table {
@@ -14,7 +13,7 @@ struct LinearAct {
 
 std::vector<Value> build(const Use& u) {
   const auto& a = u.as<LinearAct>();
-  const Value z = ops::linear(u.in[0], u.in[1], u.in[2]);
+  const Value z = product(u.in[0], u.in[1], u.in[2]);
   return {ops::map(
       {z}, [&](auto v) { return activation(a.act, v[0]); }, std::string(name_of(z.dtype())))};
 }

@@ -1,7 +1,6 @@
 // linear_gated: a linear layer to twice the columns, and the gated product of its halves (GEGLU,
 // SwiGLU: Shazeer 2020).
 #include "functions/gated.h"
-#include "ops/prim/matmul/op.h"
 
 namespace ebb::functions::table {
 namespace {
@@ -16,7 +15,7 @@ struct LinearGated {
 
 std::vector<Value> build(const Use& u) {
   const auto& a = u.as<LinearGated>();
-  return {functions::gated(ops::linear(u.in[0], u.in[1], u.in[2]), {a.act, a.gate})};
+  return {functions::gated(product(u.in[0], u.in[1], u.in[2]), {a.act, a.gate})};
 }
 
 }  // namespace

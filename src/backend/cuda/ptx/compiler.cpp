@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/cuda/error.h"
+#include "backend/cuda/thread_state.h"
 
 namespace ebb::cuda {
 
@@ -35,6 +36,7 @@ Generated Compiler::kernel(const std::string& ptx, const std::string& name) {
 
 void Compiler::work() {
   cudaSetDevice(device_);
+  const RelaxedCapture relaxed;
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (waiting_.empty()) {

@@ -1,0 +1,75 @@
+#include "io/new_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "support/files.h"
+
+namespace ebb::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+void put(const std::string& file) { std::ofstream(file) << "x"; }
+
+TEST(NewFolder, new_or_empty_one__has_all_or_nothing) {
+  const testing::Folder folder;
+  for (const bool exists : {false, true}) {
+    const fs::path out = folder / (exists ? "empty" : "new");
+    if (exists) fs::create_directory(out);
+    {
+      NewFolder made(out.string(), "test");
+      put(made.file("unet/a"));
+    }
+    EXPECT_EQ(fs::exists(out), exists);
+    if (exists) {
+      EXPECT_TRUE(fs::is_empty(out));
+    }
+    NewFolder made(out.string(), "test");
+    put(made.file("unet/a"));
+    put(made.file("b"));
+    EXPECT_FALSE(fs::exists(out / "b"));
+    made.commit();
+    EXPECT_TRUE(fs::exists(out / "unet/a"));
+    EXPECT_TRUE(fs::exists(out / "b"));
+    EXPECT_EQ(std::distance(fs::directory_iterator(out), fs::directory_iterator()), 2);
+  }
+}
+
+TEST(NewFolder, what_a_killed_process_left__is_not_taken) {
+  const testing::Folder folder;
+  const std::string out = folder / "out";
+  std::string left;
+  {
+    NewFolder made(out, "test");
+    left = fs::path(made.file("a")).parent_path().string();
+  }
+  fs::create_directory(left);
+  put(left + "/old");
+  NewFolder made(out, "test");
+  put(made.file("a"));
+  made.commit();
+  EXPECT_TRUE(fs::exists(out + "/a"));
+  EXPECT_FALSE(fs::exists(out + "/old"));
+}
+
+TEST(NewFolder, place_that_is_taken_meanwhile__keeps_what_was_made) {
+  const testing::Folder folder;
+  const std::string out = folder / "out";
+  std::string kept;
+  try {
+    NewFolder made(out, "test");
+    put(kept = made.file("a"));
+    put(out);
+    made.commit();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("it is kept in"), std::string::npos) << e.what();
+  }
+  EXPECT_TRUE(fs::exists(kept));
+}
+
+}  // namespace
+}  // namespace ebb::io
