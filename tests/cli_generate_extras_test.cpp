@@ -185,12 +185,10 @@ TEST_F(CliGenerateExtras, strengths_beyond_sense__are_refused_where_they_are_nam
   EXPECT_EQ(error("--lora " + file + ":1:lbw=1,1,1,1,1,1,1,1,1,1,1,1e5"),
             "lora: block weights must be numbers from -10000 to 10000 (found '1e5')  "
             "lbw=1,1,1,1,1,1,1,1,1,1,1,1e5");
-  for (const char* prompt : {"'<lora:style:1e99>'", "'(fox:99999)'"}) {
-    const std::string wrong = error_line(str(generate(model_, str("--prompt ", prompt)),
-                                             " --lora-dir ", file.substr(0, file.rfind('/'))));
-    EXPECT_NE(wrong.find("prompt: a weight must be a number from -10000 to 10000"), wrong.npos)
-        << wrong;
-  }
+  const std::string wrong = error_line(str(generate(model_, "--prompt '<lora:style:1e99>'"),
+                                           " --lora-dir ", file.substr(0, file.rfind('/'))));
+  EXPECT_NE(wrong.find("prompt: a strength must be a number from -10000 to 10000"), wrong.npos)
+      << wrong;
 }
 
 TEST_F(CliGenerateExtras, lora_that_makes_weights_too_large__is_named_with_the_layer) {

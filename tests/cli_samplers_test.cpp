@@ -80,7 +80,7 @@ TEST_F(CliSamplers, names_of_all_kinds__are_known_in_any_case) {
 TEST_F(CliSamplers, plot__refuses_a_folder_that_is_missing) {
   const std::string folder = folder_ / "new";
   const std::string error = error_line("samplers plot --points 2 --out " + folder + "/x.svg");
-  EXPECT_NE(error.find("mkdir -p " + folder), error.npos) << error;
+  EXPECT_NE(error.find("there is no folder " + folder + " (mkdir -p"), error.npos) << error;
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
