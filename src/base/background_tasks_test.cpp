@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <stdexcept>
+#include <thread>
 
 namespace ebb {
 namespace {
@@ -20,13 +22,29 @@ TEST(background_tasks, all_have_run_behind_finish) {
 }
 
 TEST(background_tasks, the_first_error_is_thrown_and_the_others_still_run) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "tasks run one by one here";
   std::atomic<int> ran = 0;
+  std::promise<void> both_added;  // else the second add() may find the first task failed already
   BackgroundTasks tasks;
-  tasks.add([] { throw std::runtime_error("no space"); });
+  tasks.add([added = both_added.get_future().share()] {
+    added.wait();
+    throw std::runtime_error("no space");
+  });
   tasks.add([&ran] { ++ran; });
+  both_added.set_value();
   EXPECT_THROW(tasks.finish(), std::runtime_error);
   EXPECT_EQ(ran, 1);
   tasks.finish();  // thrown once
+}
+
+TEST(background_tasks, an_error_is_thrown_by_the_next_call) {
+  BackgroundTasks tasks;
+  tasks.add([] { throw std::runtime_error("no space"); });
+  const auto add_until_it_throws = [&] {
+    for (;;) tasks.add([] {});
+  };
+  EXPECT_THROW(add_until_it_throws(), std::runtime_error);
+  tasks.finish();
 }
 
 }  // namespace
