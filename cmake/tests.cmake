@@ -103,6 +103,7 @@ if(Python3_FOUND AND NOT EBB_SANITIZE)
   ebb_check(budgets)
   ebb_check(format)
   ebb_check(docs)
+  ebb_check(python_pages)
   ebb_check(sampler_pages --ebb $<TARGET_FILE:ebb>)
   ebb_check(headers --compiler ${CMAKE_CXX_COMPILER} --include ${CMAKE_BINARY_DIR}/generated
             --include ${CMAKE_SOURCE_DIR}/include)

@@ -11,7 +11,19 @@ _NAMES = {None: ""} | {dtype: name for name, dtype in reference.DTYPES.items()}
 
 
 def _op(name):
-    return _functions[name].forward
+    """The operator. Where nothing wants a gradient it is called below autograd, whose part of an
+    operator is in Python and takes longer than all else on the host."""
+    forward = _functions[name].forward
+
+    def call(*arguments):
+        if torch.compiler.is_compiling() or (
+            torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments)
+        ):
+            return forward(*arguments)
+        with torch._C._AutoDispatchBelowAutograd():
+            return forward(*arguments)
+
+    return call
 
 
 _rms_norm, _layer_norm, _ada_norm, _add_norm = (
