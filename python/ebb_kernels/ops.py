@@ -14,6 +14,7 @@ def _op(name):
     """The operator. Where nothing wants a gradient it is called below autograd, whose part of an
     operator is in Python and takes longer than all else on the host."""
     forward = _functions[name].forward
+    direct = forward._op  # without the overload's own __call__
 
     def call(*arguments):
         if torch.compiler.is_compiling() or (
@@ -21,7 +22,7 @@ def _op(name):
         ):
             return forward(*arguments)
         with torch._C._AutoDispatchBelowAutograd():
-            return forward(*arguments)
+            return direct(*arguments)
 
     return call
 
