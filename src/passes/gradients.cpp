@@ -4,7 +4,10 @@
 
 #include "base/error.h"
 #include "ir/contraction.h"
+#include "ir/copy_form.h"
 #include "ops/add/op.h"
+#include "ops/prim/concat/op.h"
+#include "ops/prim/pad/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
@@ -89,10 +92,30 @@ std::vector<Value> pointwise_vjp(const VjpCall& c, const std::vector<bool>& want
   return out;
 }
 
+// The gradient of a range of a value's dim, from a node that copies it.
+struct RangeGradient {
+  int64_t dim = 0, begin = 0, end = 0;
+  Value d;
+};
+
+// Whether ranges, in order, are of one dim and dtype and fill a value without overlaps.
+bool tile(std::span<const RangeGradient> ranges, const Shape& whole) {
+  int64_t end = 0;
+  for (const RangeGradient& r : ranges) {
+    if (r.dim != ranges[0].dim || r.d.dtype() != ranges[0].d.dtype() || r.begin != end)
+      return false;
+    end = r.end;
+  }
+  return !ranges.empty() && end == whole[ranges[0].dim];
+}
+
 class Backward {
  public:
   Backward(Graph& g, std::span<const Value> wrt)
-      : g_(g), grad_(static_cast<size_t>(g.values())), needed_(static_cast<size_t>(g.values())) {
+      : g_(g),
+        grad_(static_cast<size_t>(g.values())),
+        ranges_(grad_.size()),
+        needed_(grad_.size()) {
     for (const Value& v : wrt) needed_[static_cast<size_t>(v.id)] = true;
     for (const Node& n : g.nodes()) {
       bool any = false;
@@ -111,12 +134,44 @@ class Backward {
     }
   }
 
-  Value of(Value v) const { return grad_[static_cast<size_t>(v.id)]; }
+  // Once all readers of the value were visited.
+  Value of(int32_t id) {
+    std::vector<RangeGradient>& ranges = ranges_[static_cast<size_t>(id)];
+    std::ranges::stable_sort(ranges, {}, &RangeGradient::begin);
+    const Shape& whole = g_.type(id).shape;
+    if (tile(ranges, whole)) {
+      std::vector<Value> all;
+      for (const RangeGradient& r : ranges) all.push_back(r.d);
+      add(id, ops::concat(all, ranges[0].dim));
+    } else {
+      for (const RangeGradient& r : ranges) add(id, padded(r, whole));
+    }
+    ranges.clear();
+    return grad_[static_cast<size_t>(id)];
+  }
 
  private:
   void add(int32_t id, Value dv) {
     Value& slot = grad_[static_cast<size_t>(id)];
     slot = slot ? slot + dv : dv;
+  }
+
+  static Value padded(const RangeGradient& r, const Shape& whole) {
+    ops::Pad p{std::vector<int64_t>(static_cast<size_t>(whole.rank()), 0), {}};
+    p.after = p.before;
+    p.before[static_cast<size_t>(r.dim)] = r.begin;
+    p.after[static_cast<size_t>(r.dim)] = whole[r.dim] - r.end;
+    return ops::pad(r.d, p);
+  }
+
+  // Of a node that gives a range of its operand; ranges that fill it need no sum.
+  bool visit_range(const Node& n, const Signature& s, Value dy) {
+    if (!s.op->copy || n.in.size() != 1 || n.out.size() != 1) return false;
+    const CopyForm form = s.op->copy(s);
+    if (form.results[0].size() != 1) return false;
+    const CopyForm::Part& part = form.results[0][0];
+    ranges_[static_cast<size_t>(n.in[0])].push_back({form.dim, part.begin, part.end, dy});
+    return true;
   }
 
   void visit(const Node& n) {
@@ -129,12 +184,13 @@ class Backward {
     }
     for (const int32_t v : n.out) {
       out.push_back(g_.value(v));
-      dout.push_back(grad_[static_cast<size_t>(v)]);
+      dout.push_back(of(v));
       any = any || (dout.back() && needed_[static_cast<size_t>(v)]);
     }
     if (!any) return;
     const Signature s = g_.signature(n);
     const AtScope scope(g_, n.at);
+    if (visit_range(n, s, dout[0])) return;
     const VjpCall call{g_, s, in, out, dout};
     require(s.op->vjp || s.op->expr, s.op->name, ": has no gradient  at ", s.at);
     const std::vector<Value> dx = s.op->vjp ? s.op->vjp(call) : pointwise_vjp(call, wanted);
@@ -151,6 +207,7 @@ class Backward {
 
   Graph& g_;
   std::vector<Value> grad_;
+  std::vector<std::vector<RangeGradient>> ranges_;  // not in grad_ yet
   std::vector<bool> needed_;
 };
 
@@ -167,7 +224,7 @@ Graph gradients(const Graph& g, std::string_view loss, std::span<const std::stri
   backward.run(l);
   out.output(loss, l);
   for (size_t i = 0; i < wrt.size(); ++i) {
-    Value d = backward.of(sources[i]);
+    Value d = backward.of(sources[i].id);
     if (!d) d = ops::constant(out, 0.0, sources[i].shape(), sources[i].dtype());
     out.output("grad." + wrt[i], d);
   }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "ir/expr_inputs.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/swaps.h"
 #include "passes/expression_node.h"
@@ -22,38 +23,60 @@ class Hoister {
       for (const NamedValue& e : *ends) kept_.insert(e.value);
   }
 
-  Graph run() {
+  // None where there is nothing to hoist.
+  std::optional<Graph> run() {
     Rewriter rw(g_);
     rw.copy_sources();
     bool any = false;
     for (const Node& n : g_.nodes()) {
       const std::optional<SwapView> view =
           n.out.size() == 1 ? of_pointwise(n.out[0]) : std::nullopt;
-      if (!view) {
+      if (view) {
+        any = true;
+        const AtScope scope(rw.to(), n.at);
+        rw.set(n.out[0], ops::reshape(swapped(rw, *view), g_.type(n.out[0]).shape));
+      } else if (const Value same = renamed_back(rw, n)) {
+        rw.set(n.out[0], same);
+      } else {
         rw.copy(n);
-        continue;
       }
-      any = true;
-      const AtScope scope(rw.to(), n.at);
-      const Node& pointwise = *producer(g_, view->base);
-      std::vector<Value> in = rw.map(pointwise.in);
-      for (Value& x : in)
-        if (x.shape().rank() > 0 && x.shape()[-1] != 1) x = ops::swap_runs(x, view->run);
-      const Value y = rw.to().add(*pointwise.op, pointwise.attrs, in)[0];
-      rw.set(n.out[0], ops::reshape(y, g_.type(n.out[0]).shape));
     }
-    if (!any) return g_;
+    if (!any) return {};
     rw.copy_ends();
     return dead_code(rw.take());
   }
 
  private:
+  // The pointwise result that the view swaps, of swapped operands.
+  Value swapped(Rewriter& rw, const SwapView& view) const {
+    const ExpressionNode pointwise = *expression_node_of(g_, *producer(g_, view.base));
+    const auto k = static_cast<size_t>(std::ranges::find(pointwise.out, view.base) -
+                                       pointwise.out.begin());
+    ExpressionNode one = pointwise;
+    const Scalar result[] = {one.expr.apply(inputs_as_scalars(one.expr.inputs()))[k]};
+    one.expr = Expr(one.expr.inputs(), result);
+    one.dtypes = {pointwise.dtypes[k]};
+    one.drop_unused_operands();
+    std::vector<Value> in = rw.map(one.in);
+    for (Value& x : in)
+      if (x.shape().rank() > 0 && x.shape()[-1] != 1) x = ops::swap_runs(x, view.run);
+    const Node made = one.node();
+    return rw.to().add(*made.op, made.attrs, in)[0];
+  }
+  // What a node that renames gives, if that is a value from before another renaming.
+  static Value renamed_back(Rewriter& rw, const Node& n) {
+    if (!n.op->renames) return {};
+    const Graph& to = rw.to();
+    const Value x = rw.map(n.in[0]);
+    const Value before = rw.to().value(root_of(to, x.id));
+    return before.id != x.id && before.type() == rw.from().type(n.out[0]) ? before : Value{};
+  }
   // The concatenation of a swap of a pointwise result.
   std::optional<SwapView> of_pointwise(int32_t v) const {
     const std::optional<SwapView> view = swap_of(g_, v);
     if (!view || g_.producer(v) != static_cast<int32_t>(view->node)) return {};
     const Node* const base = producer(g_, view->base);
-    if (!base || !is_elementwise(*base) || base->out.size() != 1) return {};
+    if (!base || !is_elementwise(*base)) return {};
     const int64_t width = g_.type(view->base).shape[-1];
     for (const int32_t x : base->in) {
       const Shape& s = g_.type(x).shape;
@@ -61,13 +84,14 @@ class Hoister {
     }
     return only_for_swap(view->base) ? view : std::nullopt;
   }
-  // Whether only pointwise nodes and copies, as of a swap, read `v`, under any shape.
+  // Whether only expressions, which can compute it anew, and copies, as of a swap, read `v`, under
+  // any shape.
   bool only_for_swap(int32_t v) const {
     if (kept_.contains(v)) return false;
     return std::ranges::all_of(readers_[static_cast<size_t>(v)], [&](size_t i) {
       const Node& n = g_.nodes()[i];
       if (n.op->renames) return only_for_swap(n.out[0]);
-      return is_elementwise(n) || n.op->copy != nullptr;
+      return expression_node_of(g_, n) || n.op->copy != nullptr;
     });
   }
 
@@ -78,6 +102,14 @@ class Hoister {
 
 }  // namespace
 
-Graph hoist_swaps(const Graph& g) { return Hoister(g).run(); }
+// What is hoisted over one node may stand behind another one.
+Graph hoist_swaps(const Graph& g) {
+  Graph out = g;
+  for (;;) {
+    std::optional<Graph> next = Hoister(out).run();
+    if (!next) return out;
+    out = *std::move(next);
+  }
+}
 
 }  // namespace ebb
