@@ -82,7 +82,7 @@ _TABLE = {
     "ada_norm": _Entry(_fake_ada_norm),
     "add_norm": _Entry(_fake_add_norm),
     "group_norm": _Entry(lambda x, *_: _like(x)),
-    "softmax": _Entry(lambda x: _like(x)),
+    "softmax": _Entry(lambda x: _like(x), saves_results=True),
     "rope": _Entry(lambda x, *_: _like(x)),
     "qk_norm_rope": _Entry(lambda q, k, *_: (_like(q), _like(k))),
     "gated": _Entry(_fake_gated),

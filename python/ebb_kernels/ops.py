@@ -7,6 +7,11 @@ import torch
 from . import reference
 from ._operators import functions as _functions
 
+def _trains(*tensors):
+    """Whether gradients of any of these are recorded."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
 _NAMES = {None: ""} | {dtype: name for name, dtype in reference.DTYPES.items()}
 
 
@@ -116,12 +121,17 @@ def gated(x, other=None, *, act="silu", gate="second"):
 
 
 def linear_gated(x, weight, bias=None, *, act="gelu", gate="second"):
-    """gated(linear(x, weight, bias)) without the wide product in memory. weight [2 F, K]."""
+    """gated(linear(x, weight, bias)) without the wide product in memory, unless gradients are
+    recorded, which are made from it. weight [2 F, K]."""
+    if _trains(x, weight, bias):
+        return gated(_linear_act(x, weight, bias, "none"), act=act, gate=gate)
     return _linear_gated(x, weight, bias, act, gate)
 
 
 def linear_act(x, weight, bias=None, *, act="gelu_tanh"):
     """act(linear(x, weight, bias)). weight [F, K]."""
+    if act != "none" and _trains(x, weight, bias):  # its gradient is made from the product
+        return map(f"{act}(z)", z=_linear_act(x, weight, bias, "none"))
     return _linear_act(x, weight, bias, act)
 
 

@@ -1,12 +1,10 @@
 #include "functions/backward.h"
 
-#include <optional>
+#include <algorithm>
+#include <string>
 
 #include "base/error.h"
-#include "ops/add/op.h"
 #include "ops/prim/pointwise/op.h"
-#include "ops/prim/reduce/op.h"
-#include "ops/prim/reshape/op.h"
 #include "passes/gradients.h"
 
 namespace ebb::functions {
@@ -38,13 +36,8 @@ std::vector<Value> inlined(const Graph& from, Graph& into, std::span<const Value
   return outputs;
 }
 
-// y dy summed over all elements: its derivative for y is dy.
-Value product_sum(Value y, Value dy) {
-  require(dy.shape() == y.shape(), "backward: the gradient of a result of ", y.type(), " is ",
-          dy.type());
-  std::vector<int64_t> dims;
-  for (int64_t d = 0; d < y.shape().rank(); ++d) dims.push_back(d);
-  return ops::reshape(ops::sum_of({y, dy}, dims, [](auto v) { return v[0] * v[1]; }), Shape{});
+std::string name_of(const Graph& g, Value source) {
+  return std::ranges::find(g.sources(), source.id, &Source::value)->name;
 }
 
 // Differentiates in a graph of its own, whose sources are the operands.
@@ -68,13 +61,14 @@ std::vector<Value> derived(const Function& f, const Use& use, std::span<const Va
     ++k;
   }
   const std::vector<Value> y = f.build({inner, in, attrs.forward});
-  Value loss;
-  for (size_t k = 0; k < y.size(); ++k)
-    if (dy[k]) loss = loss ? loss + product_sum(y[k], dy[k]) : product_sum(y[k], dy[k]);
-  require(static_cast<bool>(loss), f.name, "_backward: no gradient of a result is given");
-  inner.output("loss", loss);
-  Graph all = gradients(inner, "loss", wanted);
-  all.take_output("loss");
+  std::vector<WeightedOutput> outputs;
+  for (size_t k = 0; k < y.size(); ++k) {
+    if (!dy[k]) continue;
+    outputs.push_back({str("y", k), name_of(inner, dy[k])});
+    inner.output(outputs.back().output, y[k]);
+  }
+  require(!outputs.empty(), f.name, "_backward: no gradient of a result is given");
+  const Graph all = gradients(inner, outputs, wanted);
   std::vector<Value> out = inlined(all, use.graph, outside);
   for (size_t i = 0, k = 0; i < in.size(); ++i)
     if (in[i] && attrs.needed(i)) {

@@ -98,10 +98,14 @@ void Prepared::run(std::span<void* const> operands, std::span<void* const> resul
 const Prepared& Library::prepare(const Function& f, std::span<const TensorRef> in,
                                  std::span<const AttributeValue> attributes) {
   const Key key(f, in, attributes);
-  {
+  const auto known = [&]() -> const Prepared* {
     const std::shared_lock lock(mutex_);
-    if (const auto it = prepared_.find(key.text()); it != prepared_.end()) return *it->second;
-  }
+    const auto it = prepared_.find(key.text());
+    return it == prepared_.end() ? nullptr : it->second.get();
+  };
+  if (const Prepared* p = known()) return *p;
+  const std::lock_guard one(making_);
+  if (const Prepared* p = known()) return *p;  // by another thread meanwhile
   std::unique_ptr<const Prepared> made;
   context_.device->run_loading(
       [&] { made = std::make_unique<const Prepared>(f, in, attributes, context_); });

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -60,6 +61,7 @@ class Library {
 
  private:
   Context context_;
+  std::mutex making_;  // one at a time
   std::shared_mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<const Prepared>> prepared_;
 };

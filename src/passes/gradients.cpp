@@ -125,8 +125,13 @@ class Backward {
     }
   }
 
-  void run(Value loss) {
-    add(loss.id, ops::constant(g_, 1.0, {}));
+  // The gradient of an output, or a summand of it.
+  void add(int32_t id, Value dv) {
+    Value& slot = grad_[static_cast<size_t>(id)];
+    slot = slot ? slot + dv : dv;
+  }
+
+  void run() {
     const size_t count = grad_.size();
     for (size_t i = g_.nodes().size(); i-- > 0;) {
       const Node n = g_.nodes()[i];  // a copy: the list grows
@@ -151,11 +156,6 @@ class Backward {
   }
 
  private:
-  void add(int32_t id, Value dv) {
-    Value& slot = grad_[static_cast<size_t>(id)];
-    slot = slot ? slot + dv : dv;
-  }
-
   static Value padded(const RangeGradient& r, const Shape& whole) {
     ops::Pad p{std::vector<int64_t>(static_cast<size_t>(whole.rank()), 0), {}};
     p.after = p.before;
@@ -211,6 +211,23 @@ class Backward {
   std::vector<bool> needed_;
 };
 
+std::vector<Value> found(Graph& g, std::span<const std::string> sources) {
+  std::vector<Value> out;
+  for (const std::string& name : sources) out.push_back(g.find(name));
+  return out;
+}
+
+// The gradients become outputs.
+void give(Graph& g, Backward& backward, std::span<const std::string> wrt) {
+  const std::vector<Value> sources = found(g, wrt);
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    Value d = backward.of(sources[i].id);
+    if (!d) d = ops::constant(g, 0.0, sources[i].shape(), sources[i].dtype());
+    g.output("grad." + wrt[i], d);
+  }
+  verify(g, "gradients");
+}
+
 }  // namespace
 
 Graph gradients(const Graph& g, std::string_view loss, std::span<const std::string> wrt) {
@@ -218,17 +235,26 @@ Graph gradients(const Graph& g, std::string_view loss, std::span<const std::stri
   const Value l = out.take_output(loss);
   require(l.type() == Type{DType::f32, {}}, "gradients: the loss must be f32[] (got ", l.type(),
           ")");
-  std::vector<Value> sources;
-  for (const std::string& name : wrt) sources.push_back(out.find(name));
-  Backward backward(out, sources);
-  backward.run(l);
+  Backward backward(out, found(out, wrt));
+  backward.add(l.id, ops::constant(out, 1.0, {}));
+  backward.run();
   out.output(loss, l);
-  for (size_t i = 0; i < wrt.size(); ++i) {
-    Value d = backward.of(sources[i].id);
-    if (!d) d = ops::constant(out, 0.0, sources[i].shape(), sources[i].dtype());
-    out.output("grad." + wrt[i], d);
+  give(out, backward, wrt);
+  return out;
+}
+
+Graph gradients(const Graph& g, std::span<const WeightedOutput> outputs,
+                std::span<const std::string> wrt) {
+  Graph out = lower(g, has_rule);
+  Backward backward(out, found(out, wrt));
+  for (const WeightedOutput& o : outputs) {
+    const Value y = out.take_output(o.output), weight = out.find(o.weight);
+    require(weight.shape() == y.shape(), "gradients: the weight of an output of ", y.type(), " is ",
+            weight.type());
+    backward.add(y.id, weight);
   }
-  verify(out, "gradients");
+  backward.run();
+  give(out, backward, wrt);
   return out;
 }
 

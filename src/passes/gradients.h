@@ -14,4 +14,12 @@ namespace ebb {
 // their own are decomposed first. A source that the loss does not depend on gets zeros.
 Graph gradients(const Graph& g, std::string_view loss, std::span<const std::string> wrt);
 
+// The gradients of sum(outputs * their weights), where the weights are sources of the graph, of the
+// outputs' shapes. The outputs are taken away.
+struct WeightedOutput {
+  std::string output, weight;  // names
+};
+Graph gradients(const Graph& g, std::span<const WeightedOutput> outputs,
+                std::span<const std::string> wrt);
+
 }  // namespace ebb

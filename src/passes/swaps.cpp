@@ -50,8 +50,8 @@ class Hoister {
   // The pointwise result that the view swaps, of swapped operands.
   Value swapped(Rewriter& rw, const SwapView& view) const {
     const ExpressionNode pointwise = *expression_node_of(g_, *producer(g_, view.base));
-    const auto k = static_cast<size_t>(std::ranges::find(pointwise.out, view.base) -
-                                       pointwise.out.begin());
+    const auto k =
+        static_cast<size_t>(std::ranges::find(pointwise.out, view.base) - pointwise.out.begin());
     ExpressionNode one = pointwise;
     const Scalar result[] = {one.expr.apply(inputs_as_scalars(one.expr.inputs()))[k]};
     one.expr = Expr(one.expr.inputs(), result);

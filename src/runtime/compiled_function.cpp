@@ -25,6 +25,46 @@ Graph with_outputs_as_updates(const Graph& g) {
   return rw.take();
 }
 
+// Small results of nodes that read no source become sources, in the order of the outputs of
+// `constants`, which computes them.
+struct Split {
+  Graph rest, constants;
+};
+
+bool is_constant(const Graph& g, const Node& n, const std::vector<bool>& constant) {
+  constexpr int64_t kept_bytes = 64 << 10;
+  const auto known = [&](int32_t v) { return constant[static_cast<size_t>(v)]; };
+  const auto small = [&](int32_t v) { return g.type(v).bytes() <= kept_bytes; };
+  return std::ranges::all_of(n.in, known) && std::ranges::all_of(n.out, small);
+}
+
+Split without_constants(const Graph& g) {
+  Rewriter rest(g), constants(g);
+  rest.copy_sources();
+  std::vector<bool> constant(static_cast<size_t>(g.values()));
+  std::vector<bool> taken(constant.size());
+  const auto take = [&](int32_t v) {
+    const auto at = static_cast<size_t>(v);
+    if (!constant[at] || taken[at]) return;
+    taken[at] = true;
+    const std::string name = rest.to().fresh_name("constant");
+    rest.set(v, rest.to().source(Source::Kind::state, name, g.type(v)));
+    constants.to().output(name, constants.map(v));
+  };
+  for (const Node& n : g.nodes()) {
+    if (is_constant(g, n, constant)) {
+      for (const int32_t v : n.out) constant[static_cast<size_t>(v)] = true;
+      constants.copy(n);
+      continue;
+    }
+    std::ranges::for_each(n.in, take);
+    rest.copy(n);
+  }
+  for (const NamedValue& u : g.updates()) take(u.value);
+  rest.copy_ends();
+  return {rest.take(), constants.take()};
+}
+
 void check_alignment(const CompiledFunction::Memory& memory) {
   for (const void* p : memory.in) require_aligned("function: an input", p, Signature::alignment);
   for (const void* p : memory.out) require_aligned("function: an output", p, Signature::alignment);
@@ -52,7 +92,14 @@ CompiledFunction::CompiledFunction(const Graph& g, const Context& context)
   for (const NamedValue& o : g.outputs()) outputs_.push_back(g.type(o.value));
   const CompileOptions options;
   Lowering lowering{*device_, options};
-  const Graph low = lowered(with_outputs_as_updates(g), lowering);
+  Graph low = lowered(with_outputs_as_updates(g), lowering);
+  if (!inputs_.empty()) {
+    Split split = without_constants(low);
+    if (!split.constants.outputs().empty()) {
+      compute(split.constants, context);
+      low = std::move(split.rest);
+    }
+  }
   std::vector<ChosenKernel> chosen = choose_kernels(low, context);
   size_t next = 0;
   const MemoryPlan plan = plan_memory(low, [&](const Node&) { return chosen[next++].memory(); });
@@ -62,7 +109,9 @@ CompiledFunction::CompiledFunction(const Graph& g, const Context& context)
     if (p.source < 0) return Place{.offset = p.offset};
     const auto source = static_cast<size_t>(p.source);
     if (source < inputs_.size()) return Place{Place::Of::input, source, p.offset};
-    return Place{Place::Of::output, source - inputs_.size(), p.offset};
+    const size_t after = source - inputs_.size();
+    if (after < outputs_.size()) return Place{Place::Of::output, after, p.offset};
+    return Place{Place::Of::constant, after - outputs_.size(), p.offset};
   };
   for (size_t i = 0; i < chosen.size(); ++i) {
     const Node& n = low.nodes()[i];
@@ -80,10 +129,24 @@ CompiledFunction::CompiledFunction(const Graph& g, const Context& context)
   }
 }
 
-void* CompiledFunction::address(const Place& place, const Memory& memory) {
+void CompiledFunction::compute(const Graph& constants, const Context& context) {
+  const CompiledFunction f(constants, context);
+  std::vector<void*> out;
+  for (const Type& t : f.outputs()) {
+    constants_.push_back(device_->allocate(t.bytes()));
+    out.push_back(constants_.back()->data());
+  }
+  const auto workspace =
+      f.workspace_bytes() > 0 ? device_->allocate(f.workspace_bytes()) : std::shared_ptr<Buffer>();
+  f.run({{}, out, workspace ? workspace->data() : nullptr});
+  device_->synchronize();
+}
+
+void* CompiledFunction::address(const Place& place, const Memory& memory) const {
   void* base = memory.workspace;
   if (place.of == Place::Of::input) base = memory.in[place.index];
   if (place.of == Place::Of::output) base = memory.out[place.index];
+  if (place.of == Place::Of::constant) base = constants_[place.index]->data();
   return static_cast<char*>(base) + place.offset;
 }
 

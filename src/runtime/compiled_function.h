@@ -1,6 +1,7 @@
 // CompiledFunction: a graph compiled for a device and called with the caller's memory, as a library
 // of kernels calls its ops. A call takes no memory and waits for nothing; the first one may, where
-// a GPU loads generated code.
+// a GPU loads generated code. Small values that depend on no input are computed once, when it is
+// made, and kept.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace ebb {
 class CompiledFunction {
  public:
   // Of a graph of inputs and outputs alone. Outputs that are one value, or an input, are copies.
-  // Throws Error.
+  // Of one device no two may be made at once. Throws Error.
   CompiledFunction(const Graph& g, const Context& context);
 
   // In the order of the graph.
@@ -37,8 +38,8 @@ class CompiledFunction {
  private:
   // Where an operand of a step lies, in memory of the caller's.
   struct Place {
-    enum class Of : uint8_t { input, output, workspace } of = Of::workspace;
-    size_t index = 0;    // of the input or output
+    enum class Of : uint8_t { input, output, constant, workspace } of = Of::workspace;
+    size_t index = 0;    // of the input, output or constant
     int64_t offset = 0;  // bytes into it
   };
   struct Step {
@@ -47,12 +48,14 @@ class CompiledFunction {
     std::vector<Place> in, out;
     int64_t workspace = 0;  // offset
   };
-  static void* address(const Place& place, const Memory& memory);
+  void* address(const Place& place, const Memory& memory) const;
+  void compute(const Graph& constants, const Context& context);
 
   std::shared_ptr<Device> device_;
   std::vector<Type> inputs_, outputs_;
   int64_t workspace_bytes_ = 0;
   std::vector<Step> steps_;
+  std::vector<std::shared_ptr<Buffer>> constants_;
 };
 
 }  // namespace ebb
