@@ -82,16 +82,16 @@ class Hoister {
       const Shape& s = g_.type(x).shape;
       if (s.rank() > 0 && s[-1] != 1 && s[-1] != width) return {};
     }
-    return only_for_swap(view->base) ? view : std::nullopt;
+    return only_for_swap(view->base, is_lossless_cast(g_, *base)) ? view : std::nullopt;
   }
-  // Whether only expressions, which can compute it anew, and copies, as of a swap, read `v`, under
-  // any shape.
-  bool only_for_swap(int32_t v) const {
+  // Whether only pointwise nodes and copies, as of a swap, read `v`, under any shape; and sums, if
+  // it is another dtype of what they could read as well.
+  bool only_for_swap(int32_t v, bool is_cast) const {
     if (kept_.contains(v)) return false;
     return std::ranges::all_of(readers_[static_cast<size_t>(v)], [&](size_t i) {
       const Node& n = g_.nodes()[i];
-      if (n.op->renames) return only_for_swap(n.out[0]);
-      return expression_node_of(g_, n) || n.op->copy != nullptr;
+      if (n.op->renames) return only_for_swap(n.out[0], is_cast);
+      return is_elementwise(n) || n.op->copy != nullptr || (is_cast && expression_node_of(g_, n));
     });
   }
 
@@ -108,7 +108,7 @@ Graph hoist_swaps(const Graph& g) {
   for (;;) {
     std::optional<Graph> next = Hoister(out).run();
     if (!next) return out;
-    out = *std::move(next);
+    out = common_subexpressions(*next);
   }
 }
 
