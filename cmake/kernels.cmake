@@ -1,12 +1,45 @@
 # libebb_kernels: functions of tensors for other programs and for PyTorch (python/, docs/python.md).
-add_library(ebb_kernels SHARED src/functions/c/kernels.cpp)
-target_include_directories(ebb_kernels PUBLIC include)
-target_link_libraries(ebb_kernels PRIVATE ebb_engine ebb_options ${CMAKE_DL_LIBS})
-if(UNIX AND NOT APPLE)
-  set(exports ${CMAKE_CURRENT_SOURCE_DIR}/cmake/kernels.map)
-  target_link_options(ebb_kernels PRIVATE -Wl,--version-script=${exports} -Wl,--gc-sections)
-  set_target_properties(ebb_kernels PROPERTIES LINK_DEPENDS ${exports})
+function(ebb_kernels_library name)
+  add_library(${name} SHARED src/functions/c/kernels.cpp ${ARGN})
+  target_include_directories(${name} PUBLIC include)
+  target_link_libraries(${name} PRIVATE ebb_options)
+  if(UNIX AND NOT APPLE)
+    set(exports ${CMAKE_CURRENT_SOURCE_DIR}/cmake/kernels.map)
+    target_link_options(${name} PRIVATE -Wl,--version-script=${exports} -Wl,--gc-sections)
+    set_target_properties(${name} PROPERTIES LINK_DEPENDS ${exports})
+  endif()
+endfunction()
+
+ebb_kernels_library(ebb_kernels)
+target_link_libraries(ebb_kernels PRIVATE ebb_compute ${CMAKE_DL_LIBS})
+
+# That of the Python wheel: a GPU's kernels alone, for tensors on the CPU are plain torch's there,
+# and nothing to find at run time but glibc. What lists the backends and what has parallel loops of
+# its own is compiled a second time, and keeps the rest of ebb_compute out of the link.
+set(EBB_GLIBC_STUBS "" CACHE PATH
+    "Folder of link-time stand-ins for the libraries of an older glibc; scripts/wheel makes one")
+set(wheel_sources src/ops/table.cpp src/runtime/context.cpp src/core/tensor.cpp
+                  src/core/chunks.cpp)
+if(EBB_GLIBC_STUBS)
+  list(APPEND wheel_sources cmake/older_glibc.c)
 endif()
+ebb_kernels_library(ebb_kernels_wheel ${wheel_sources})
+if(EBB_GLIBC_STUBS)
+  target_link_directories(ebb_kernels_wheel BEFORE PRIVATE ${EBB_GLIBC_STUBS})
+endif()
+set_target_properties(ebb_kernels_wheel PROPERTIES OUTPUT_NAME ebb_kernels
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel)
+target_include_directories(
+  ebb_kernels_wheel BEFORE
+  PRIVATE ${CMAKE_BINARY_DIR}/generated/ebb/gen/without_cpu src ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(ebb_kernels_wheel PRIVATE -Wno-unknown-pragmas)  # OpenMP's
+target_link_options(ebb_kernels_wheel PRIVATE -static-libstdc++ -static-libgcc
+                                              -Wl,-z,defs,--as-needed -s)
+add_dependencies(ebb_kernels_wheel ebb_compute ebb_samplers_static)
+target_link_libraries(
+  ebb_kernels_wheel PRIVATE $<TARGET_FILE:ebb_compute> $<TARGET_FILE:ebb_samplers_static>
+                            $<$<BOOL:${EBB_CUDA}>:CUDA::cudart_static> Threads::Threads
+                            ${CMAKE_DL_LIBS})
 
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT EBB_SANITIZE)
