@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+struct dl_find_object;
+
 #define OURS __attribute__((visibility("hidden")))
 
 /* 2.32: 0 says that there may be threads. */

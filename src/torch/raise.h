@@ -1,8 +1,8 @@
 // raise: an exception that PyTorch catches.
 //
-// Where this library has a C++ runtime of its own linked in, as in the Python wheel, an exception of
-// that runtime must not leave the library: the unwinders and the counts of exceptions of two
-// runtimes know nothing of each other. So it is made and thrown by the process's.
+// Where this library has a C++ runtime of its own linked in, as in the Python wheel, its exceptions
+// must not leave it: two runtimes know nothing of each other's unwinders and counts of exceptions.
+// So an exception is made and thrown by the runtime of the process.
 #pragma once
 
 namespace ebb::torch {
