@@ -48,3 +48,12 @@ if(Python3_FOUND AND NOT EBB_SANITIZE)
   set_tests_properties(python.c_interface PROPERTIES ENVIRONMENT
                        EBB_KERNELS_LIBRARY=$<TARGET_FILE:ebb_kernels>)
 endif()
+
+# Packs the library as scripts/wheel does for other machines, but for this one's glibc.
+if(Python3_FOUND AND NOT EBB_SANITIZE)
+  add_test(NAME python.wheel
+           COMMAND ${CMAKE_SOURCE_DIR}/scripts/wheel --library $<TARGET_FILE:ebb_kernels_wheel>
+                   --out ${CMAKE_BINARY_DIR}/wheel)
+  set_tests_properties(python.wheel PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT
+                       "EBB_BUILD=${CMAKE_BINARY_DIR};PATH=$ENV{PATH}")
+endif()

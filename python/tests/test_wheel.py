@@ -174,7 +174,7 @@ class Installed(unittest.TestCase):
 
     def test_without_torch_the_import_says_so(self):
         said = self.python_says("-c", "import ebb_kernels")
-        self.assertEqual(said.count("Error"), 1, said)
+        self.assertEqual(said.count("Error: "), 1, said)
         self.assertTrue(said.endswith("ebb_kernels needs torch 2.10 or newer (pip install torch)"))
 
     def test_without_torch_the_selftest_says_so(self):
