@@ -38,8 +38,7 @@ target_link_options(ebb_kernels_wheel PRIVATE -static-libstdc++ -static-libgcc
 add_dependencies(ebb_kernels_wheel ebb_compute ebb_samplers_static)
 target_link_libraries(
   ebb_kernels_wheel PRIVATE $<TARGET_FILE:ebb_compute> $<TARGET_FILE:ebb_samplers_static>
-                            $<$<BOOL:${EBB_CUDA}>:CUDA::cudart_static> Threads::Threads
-                            ${CMAKE_DL_LIBS})
+                            $<$<BOOL:${EBB_CUDA}>:CUDA::cudart_static> pthread dl rt m)
 
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT EBB_SANITIZE)

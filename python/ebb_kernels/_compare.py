@@ -16,6 +16,10 @@ def flat(values):
     return out
 
 
+def tensors(values):
+    return [x for x in flat(values) if isinstance(x, torch.Tensor)]
+
+
 def results(value):
     return () if value is None else value if isinstance(value, (list, tuple)) else (value,)
 
@@ -34,8 +38,8 @@ def exact(value, requires_grad=False):
 
 def tolerance(arguments):
     """That of the shortest dtype among the arguments; None where there is none."""
-    tensors = [x for x in flat(arguments) if isinstance(x, torch.Tensor)]
-    return max((TOLERANCE[x.dtype] for x in tensors if x.dtype in TOLERANCE), default=None)
+    dtypes = [x.dtype for x in tensors(arguments)]
+    return max((TOLERANCE[t] for t in dtypes if t in TOLERANCE), default=None)
 
 
 def error(got, want, allowed):
