@@ -28,7 +28,7 @@ if(EBB_GLIBC_STUBS)
   target_link_directories(ebb_kernels_wheel BEFORE PRIVATE ${EBB_GLIBC_STUBS})
 endif()
 set_target_properties(ebb_kernels_wheel PROPERTIES OUTPUT_NAME ebb_kernels
-                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel)
+                      SKIP_BUILD_RPATH ON LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/wheel)
 target_include_directories(
   ebb_kernels_wheel BEFORE
   PRIVATE ${CMAKE_BINARY_DIR}/generated/ebb/gen/without_cpu src ${CMAKE_BINARY_DIR}/generated)
