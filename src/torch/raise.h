@@ -1,8 +1,9 @@
 // raise: an exception that PyTorch catches.
 //
-// Where this library has a C++ runtime of its own linked in, as in the Python wheel, its exceptions
-// must not leave it: two runtimes know nothing of each other's unwinders and counts of exceptions.
-// So an exception is made and thrown by the runtime of the process.
+// Where this library has a C++ runtime of its own linked in, as in the Python wheel, exceptions
+// must not cross from one runtime's code to another's, torch's or glibc's (std::call_once): two
+// unwinders know nothing of each other, and abort. So an exception is made and thrown by the
+// runtime of the process.
 #pragma once
 
 namespace ebb::torch {

@@ -83,7 +83,7 @@ double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 }  // namespace
 
 struct CudaDevice::LazyStaging {
-  std::once_flag made;
+  std::mutex making;
   std::unique_ptr<Staging> staging;
 };
 
@@ -216,7 +216,8 @@ void CudaDevice::fill(const Tensor& to, const ReadBytes& read) {
 
 Staging& CudaDevice::staging() {
   require_here();
-  std::call_once(staging_->made, [this] { staging_->staging = std::make_unique<Staging>(); });
+  const std::lock_guard lock(staging_->making);
+  if (!staging_->staging) staging_->staging = std::make_unique<Staging>();
   return *staging_->staging;
 }
 
