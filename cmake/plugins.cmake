@@ -12,7 +12,10 @@ endfunction()
 
 # Names are the folders that hold the matching file.
 function(ebb_plugin_folders list)
-  file(GLOB found CONFIGURE_DEPENDS ${ARGN})
+  set(found "")
+  if(ARGN)
+    file(GLOB found CONFIGURE_DEPENDS ${ARGN})
+  endif()
   set(names "")
   foreach(f IN LISTS found)
     get_filename_component(folder ${f} DIRECTORY)

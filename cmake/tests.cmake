@@ -60,7 +60,9 @@ if(EBB_SANITIZE)
   list(FILTER engine_sources INCLUDE REGEX ${low})
   add_library(ebb_low STATIC EXCLUDE_FROM_ALL ${engine_sources})
   get_target_property(engine_libraries ebb_engine LINK_LIBRARIES)
-  target_link_libraries(ebb_low PUBLIC ${engine_libraries})
+  list(REMOVE_ITEM engine_libraries ebb_compute)
+  target_link_libraries(ebb_low PUBLIC ${engine_libraries} ebb_samplers_static Threads::Threads
+                                       OpenMP::OpenMP_CXX)
   ebb_precompile(ebb_low)
   target_include_directories(ebb_low PUBLIC src ${WEBP_INCLUDE_DIR} ${UTF8PROC_INCLUDE_DIR}
                                             ${CMAKE_BINARY_DIR}/generated)

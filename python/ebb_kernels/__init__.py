@@ -5,8 +5,12 @@ __version__ = "0.1.0"
 
 try:
     import torch  # noqa: F401
-except ImportError as error:
-    raise ImportError("ebb_kernels needs torch 2.10 or newer (pip install torch)") from error
+except ModuleNotFoundError as error:
+    if error.name != "torch":  # it is there, and lacks something itself
+        raise
+    raise ImportError(
+        "ebb_kernels needs torch 2.10 or newer (pip install torch)", name="ebb_kernels"
+    ) from None
 
 from . import layers, nn  # noqa: E402
 from .ops import (  # noqa: E402

@@ -3,12 +3,14 @@ that the shared object has. All of it follows from the schemas and one table."""
 
 import contextlib
 import functools
+import os
 import re
 from dataclasses import dataclass
 
 import torch
 
 from . import _library, reference
+from ._checked import Checked
 from ._namespace import NAMESPACE
 
 
@@ -131,25 +133,25 @@ def _recording():
 
 
 class _Function:
-    """One function's operators in a namespace."""
+    """One function's operators in a namespace. reference_on: keys of torch's dispatcher."""
 
-    def __init__(self, library, namespace, schema, reference_on_cpu):
+    def __init__(self, library, namespace, schema, reference_on):
         self.name, self.operands, self.attributes = _parts(schema)
         self.entry = _TABLE[self.name]
         self.forward = getattr(getattr(torch.ops, namespace), self.name).default
         self.results = schema.rpartition(") -> ")[2].count("Tensor")
         self.in_place = schema.endswith("()")
         self.is_list = self.operands[0] == "Tensor[]"
-        if reference_on_cpu:
-            library.impl(self.name, _dense(getattr(reference, self.name)), "CPU")
+        for key in reference_on:
+            library.impl(self.name, self._reference(), key)
         torch.library.register_fake(f"{namespace}::{self.name}", self.entry.fake, lib=library)
         if self.in_place:
             library.impl(self.name, self._overwrite, "ADInplaceOrView", with_keyset=True)
             return
         backward = f"{self.name}_backward"
         self.backward = getattr(getattr(torch.ops, namespace), backward).default
-        if reference_on_cpu:
-            library.impl(backward, self._reference_backward, "CPU")
+        for key in reference_on:
+            library.impl(backward, self._reference_backward, key)
         torch.library.register_fake(f"{namespace}::{backward}", self._fake_backward, lib=library)
         torch.library.register_autograd(
             f"{namespace}::{self.name}", self._backward, setup_context=self._setup, lib=library
@@ -176,6 +178,20 @@ class _Function:
         return [
             _like(x) for i, x in enumerate(self._flat(operands)) if x is not None and needs >> i & 1
         ]
+
+    def _reference(self):
+        return _dense(getattr(reference, self.name))
+
+    def check(self, library, namespace, key):
+        """Serves a key by the operators of another namespace, compared with the reference."""
+        there = getattr(torch.ops, namespace)
+        overwritten = [i for i, kind in enumerate(self.operands) if "!" in kind]
+        kernel = getattr(there, self.name).default
+        library.impl(self.name, Checked(self.name, kernel, self._reference(), overwritten), key)
+        if not self.in_place:
+            backward = f"{self.name}_backward"
+            kernel = getattr(there, backward).default
+            library.impl(backward, Checked(backward, kernel, self._reference_backward), key)
 
     def _reference_backward(self, *arguments):
         grads, operands, attributes, needs = self._split(arguments)
@@ -257,23 +273,52 @@ class _Function:
         library.impl(self.name, kernel, key)
 
 
-def register(namespace=NAMESPACE, engine_on_cpu=False):
-    """Defines and registers everything in a namespace: the library, which must live on, and the
-    functions by name. engine_on_cpu: tensors on the CPU are served by ebb's own CPU backend, where
-    the shared object has it, and not by the reference; for tests without a GPU."""
+def _mode():
+    """What the environment asks for: "on", "off" (every function is its reference) or "check" (the
+    first call of each kind is compared with it)."""
+    mode, check = os.environ.get("EBB_KERNELS", ""), os.environ.get("EBB_KERNELS_CHECK", "")
+    if mode not in ("", "on", "off"):
+        raise ValueError(f"ebb_kernels: EBB_KERNELS is on or off (got {mode!r})")
+    if check not in ("", "0", "1"):
+        raise ValueError(f"ebb_kernels: EBB_KERNELS_CHECK is 0 or 1 (got {check!r})")
+    return "off" if mode == "off" else "check" if check == "1" else "on"
+
+
+MODE = _mode()
+
+
+def _define(namespace, schemas):
     library = torch.library.Library(namespace, "DEF")
-    schemas = [_without_defaults(s) for s in _library.schemas()]
     for schema in schemas:
         library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
-    _library.register(namespace, "CUDA")
-    if engine_on_cpu:
-        _library.register(namespace, "CPU")
-    forward = [s for s in schemas if not s.partition("(")[0].endswith("_backward")]
-    functions = {
-        s.partition("(")[0]: _Function(library, namespace, s, not engine_on_cpu) for s in forward
-    }
-    return library, functions
+    return library
 
 
-_kept = register()  # the library lives as long as the process
+def register(namespace=NAMESPACE, engine_on_cpu=False, mode=MODE):
+    """Defines and registers everything in a namespace: the libraries, which must live on, and the
+    functions by name. engine_on_cpu: tensors on the CPU are served by ebb's own CPU backend, where
+    the shared object has it, and not by the reference; for tests without a GPU."""
+    schemas = [_without_defaults(s) for s in _library.schemas()]
+    libraries = [_define(namespace, schemas)]
+    keys = {"CUDA", "CPU"} if engine_on_cpu else {"CUDA"}
+    if mode == "off":
+        keys = set()
+    engine = namespace if mode == "on" else f"{namespace}_unchecked"
+    if mode == "check":
+        libraries.append(_define(engine, schemas))
+    for key in keys:
+        _library.register(engine, key)
+    functions = {}
+    for schema in schemas:
+        name = schema.partition("(")[0]
+        if name.endswith("_backward"):
+            continue
+        function = _Function(libraries[0], namespace, schema, {"CUDA", "CPU"} - keys)
+        functions[name] = function
+        for key in keys if mode == "check" else ():
+            function.check(libraries[0], engine, key)
+    return libraries, functions
+
+
+_kept = register()  # the libraries live as long as the process
 functions = _kept[1]

@@ -8,7 +8,7 @@ from torch._dynamo.testing import CompileCounter
 
 import ebb_kernels as ek
 from ebb_kernels._operators import functions
-from cases import CASES, operands
+from ebb_kernels._cases import CASES, operands
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -39,7 +39,7 @@ using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 
 KernelTable make_kernel_table() {
   KernelTable table;
-  const auto add = [&](std::string_view backend, std::vector<Kernel> kernels) {
+  [[maybe_unused]] const auto add = [&](std::string_view backend, std::vector<Kernel> kernels) {
     auto& list = table[std::string(backend)];
     list.insert(list.end(), kernels.begin(), kernels.end());
   };

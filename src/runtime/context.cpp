@@ -15,23 +15,41 @@
 namespace ebb {
 namespace {
 
+struct Backend {
+  std::string_view name;
+  std::shared_ptr<Device> (*open)(const DeviceOptions&);
+};
+
+const std::vector<Backend>& backends() {
+  static const std::vector<Backend> list = {
+#define X(name) {#name, backend::name::open},
+#include "ebb/gen/backends.inc"
+#undef X
+  };
+  return list;
+}
+
+const Backend* find_backend(std::string_view name) {
+  for (const Backend& b : backends())
+    if (b.name == name) return &b;
+  return nullptr;
+}
+
 // Null where there is no such device.
-std::shared_ptr<Device> open_if_there(std::shared_ptr<Device> (*open)(const DeviceOptions&),
-                                      const DeviceOptions& options) {
+std::shared_ptr<Device> open_if_there(const Backend& backend, const DeviceOptions& options) {
   try {
-    return open(options);
+    return backend.open(options);
   } catch (const Error&) {
     return nullptr;
   }
 }
 
+// The CPU is what is left, in a build that has it.
 Context open_best(const DeviceOptions& options) {
-#define X(name)                         \
-  if (std::string_view(#name) != "cpu") \
-    if (auto device = open_if_there(backend::name::open, options)) return {device};
-#include "ebb/gen/backends.inc"
-#undef X
-  return {backend::cpu::open(options)};
+  for (const Backend& b : backends())
+    if (b.name != "cpu")
+      if (auto device = open_if_there(b, options)) return {device};
+  return open_context("cpu", options);
 }
 
 }  // namespace
@@ -46,17 +64,14 @@ Context open_context(std::string_view name, const DeviceOptions& options) {
             name);
     return open_context(text.substr(0, colon), described);
   }
-  const std::string& backend = text;
-  if (backend == "auto") return open_best(options);
+  if (text == "auto") return open_best(options);
+  if (const Backend* b = find_backend(text)) return {b->open(options)};
   std::vector<std::string> known = {"auto"};
-#define X(name)                                                \
-  if (backend == #name) return {backend::name::open(options)}; \
-  known.emplace_back(#name);
-#include "ebb/gen/backends.inc"
-#undef X
-  require(backend != "cuda", "device: this program was built without CUDA (there is ", known[1],
+  for (const Backend& b : backends()) known.emplace_back(b.name);
+  require(text != "cuda", "device: this program was built without CUDA (there is ", known.back(),
           ")");
-  fail_unknown("device: unknown name", backend, known);
+  require(text != "cpu", "device: this library computes on GPUs alone, it has no kernels for cpu");
+  fail_unknown("device: unknown name", text, known);
 }
 
 }  // namespace ebb

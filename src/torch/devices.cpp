@@ -1,6 +1,7 @@
 #include "torch/devices.h"
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -56,8 +57,9 @@ int32_t code_of(DType t) {
 
 functions::Library& library_of(const TorchDevice& device) {
   struct Slot {
-    std::once_flag once;
+    std::mutex making;
     std::unique_ptr<functions::Library> library;
+    std::atomic<functions::Library*> made = nullptr;
   };
   static std::array<Slot, 65> slots;  // the CPU, then GPUs by their indices
   const bool cpu = device.type == codes().cpu;
@@ -67,10 +69,14 @@ functions::Library& library_of(const TorchDevice& device) {
   require(at < slots.size(), "ebb_kernels: no more than ", slots.size() - 1, " GPUs (got ",
           device.text(), ")");
   Slot& slot = slots[at];
-  std::call_once(slot.once, [&] {
+  if (functions::Library* const made = slot.made.load(std::memory_order_acquire)) return *made;
+  // no std::call_once, which an exception must not cross where the unwinder is linked in (raise.h)
+  const std::lock_guard lock(slot.making);
+  if (!slot.library) {
     slot.library = std::make_unique<functions::Library>(
         open_context(cpu ? "cpu" : "cuda", {.index = cpu ? 0 : device.index}));
-  });
+    slot.made.store(slot.library.get(), std::memory_order_release);
+  }
   return *slot.library;
 }
 

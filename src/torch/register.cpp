@@ -1,19 +1,37 @@
 #include "torch/register.h"
 
 #include <array>
+#include <exception>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
 #include "torch/call.h"
+#include "torch/raise.h"
 #include "torch/shim.h"
 
 namespace ebb::torch {
 namespace {
 
-// A boxed kernel knows nothing but its arguments, so each function has one of its own.
+// Null, or what failed.
+[[gnu::noinline]] const char* failure_of(size_t function, StackValue* stack) noexcept {
+  thread_local std::string message;
+  try {
+    call(functions::all_functions()[function], stack);
+    return nullptr;
+  } catch (const std::exception& e) {
+    message = e.what();
+  } catch (...) {
+    message = "ebb_kernels: unknown error";
+  }
+  return message.c_str();
+}
+
+// A boxed kernel knows nothing but its arguments, so each function has one of its own. An exception
+// leaves it as raise.h asks: there is nothing here to be undone.
 template <size_t Index>
 void boxed(StackValue* stack, uint64_t, uint64_t) {
-  call(functions::all_functions()[Index], stack);
+  if (const char* message = failure_of(Index, stack)) raise(message);
 }
 
 template <size_t... Index>

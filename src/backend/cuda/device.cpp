@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cuda/blocking.h"
+#include "backend/cuda/compiled_code.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/generated/cluster_occupancy.h"
 #include "backend/cuda/ptx/compiler.h"
@@ -82,7 +83,7 @@ double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 }  // namespace
 
 struct CudaDevice::LazyStaging {
-  std::once_flag made;
+  std::mutex making;
   std::unique_ptr<Staging> staging;
 };
 
@@ -109,6 +110,9 @@ CudaDevice::CudaDevice(int index)
            }};
   require(chip_.capability >= 75, "cuda: needs compute capability 7.5 or newer (", chip_.name,
           " has ", properties.major, ".", properties.minor, ")");
+  require(has_compiled_code(), "cuda: this build has no code for compute capability ",
+          properties.major, ".", properties.minor, " (", chip_.name, "), only for ",
+          compiled_targets());
   for (cudaStream_t* s : {&stream_, &side_stream_})
     check(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "making a stream");
   void* fault = nullptr;
@@ -212,7 +216,8 @@ void CudaDevice::fill(const Tensor& to, const ReadBytes& read) {
 
 Staging& CudaDevice::staging() {
   require_here();
-  std::call_once(staging_->made, [this] { staging_->staging = std::make_unique<Staging>(); });
+  const std::lock_guard lock(staging_->making);
+  if (!staging_->staging) staging_->staging = std::make_unique<Staging>();
   return *staging_->staging;
 }
 
@@ -286,6 +291,16 @@ namespace ebb::backend::cuda {
 
 namespace {
 
+// The first release of the driver that serves a runtime's major version: all minor ones run on it.
+std::string first_driver(int runtime) {
+  constexpr int thousand = 1000;
+  switch (runtime / thousand) {
+    case 12: return "525";
+    case 13: return "580";
+    default: return str("for CUDA ", runtime / thousand);
+  }
+}
+
 std::string why_no_device(cudaError_t status) {
   if (status == cudaSuccess) return "none found";
   if (status != cudaErrorInsufficientDriver) return cudaGetErrorString(status);
@@ -294,7 +309,8 @@ std::string why_no_device(cudaError_t status) {
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0) return "no NVIDIA driver";
-  return str("the driver serves CUDA ", version(driver), ", ", version(runtime), " is needed");
+  return str("the driver serves CUDA ", version(driver), ", and ", version(runtime),
+             " is needed: driver ", first_driver(runtime), " or newer");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-"""Calls of every function, for all tests: operands by shape, and attributes in the order of the
-schema."""
+"""Calls of every function, for the self-test and all tests: operands by shape, and attributes in the
+order of the schema."""
 
 from dataclasses import dataclass, field
 
@@ -100,6 +100,20 @@ CASES = [
     Case("map", [[(4, 33), (4, 33), (33,)]], ("silu(x) * y + 0.1 * z", "x,y,z", "")),
     Case("map", [[(4, 33)]], ("where(x > 0, x, 0.1 * x) ** 2", "x", "")),
     Case("map", [[(4, 1), (1, 33)]], ("a + exp(-b ** 2)", "a,b", "f32")),
+]
+
+# Sizes as models have them, for kernels that small ones do not reach: on a GPU alone.
+LARGER = [
+    Case("rms_norm", [(300, 4096), (4096,), None], (1e-6, 0.0, *NORM)),
+    Case(
+        "add_norm",
+        [(2, 200, 3072), (2, 200, 3072), (2, 3072), (2, 3072), (2, 3072), None, None],
+        ("layer", 1e-6, 0.0, *NORM),
+    ),
+    Case("linear_gated", [(2, 256, 1024), (2048, 1024), (2048,)], ("gelu", "second")),
+    Case("linear_act", [(2, 256, 1024), (1536, 1024), (1536,)], ("gelu_tanh",)),
+    Case("attention", [(2, 384, 8, 64), (2, 384, 8, 64), (2, 384, 8, 64), None], (0.0, False)),
+    Case("attention", [(1, 640, 8, 128), (1, 640, 2, 128), (1, 640, 2, 128), None], (0.0, True)),
 ]
 
 
