@@ -1,6 +1,7 @@
-#include "passes/swaps.h"
+#include "passes/hoist_views.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -29,6 +30,11 @@ class Hoister {
     for (const Node& n : g_.nodes()) {
       const std::optional<SwapView> view =
           n.out.size() == 1 ? of_pointwise(n.out[0]) : std::nullopt;
+      if (const auto known = hoisted_.find(root_of(g_, n.out[0]));
+          known != hoisted_.end() && n.op->renames) {  // no shape lies between it and its readers
+        rw.set(n.out[0], ops::reshape(known->second, g_.type(n.out[0]).shape));
+        continue;
+      }
       if (!view) {
         rw.copy(n);
         continue;
@@ -41,6 +47,7 @@ class Hoister {
         if (x.shape().rank() > 0 && x.shape()[-1] != 1) x = ops::swap_runs(x, view->run);
       const Value y = rw.to().add(*pointwise.op, pointwise.attrs, in)[0];
       rw.set(n.out[0], ops::reshape(y, g_.type(n.out[0]).shape));
+      hoisted_.emplace(n.out[0], y);
     }
     if (!any) return g_;
     rw.copy_ends();
@@ -74,6 +81,7 @@ class Hoister {
   const Graph& g_;
   std::vector<std::vector<size_t>> readers_;  // nodes, by value
   std::set<int32_t> kept_;                    // outputs and updates
+  std::map<int32_t, Value> hoisted_;          // what becomes of concatenations
 };
 
 }  // namespace
