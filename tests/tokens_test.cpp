@@ -150,5 +150,29 @@ TEST(tokens, plan__launches_one_loop_for_queries_and_one_for_keys) {
     EXPECT_NE(table.find(line), std::string::npos) << table;
 }
 
+// The same for a norm over all heads and a rotation of each (LTX-Video, Wan): one launch, and the
+// tables with both elements of a pair.
+TEST(tokens, plan__norm_over_all_heads_and_rotation_are_one_launch) {
+  if (only("cuda").empty()) GTEST_SKIP() << "built without CUDA";
+  for (const bool half_split : {false, true}) {
+    Graph g;
+    const Value q = g.input("q", {DType::bf16, {2, 4096, 24 * 128}});
+    const Value gamma = g.input("gamma", f32({24 * 128}));
+    const Value cos = g.input("cos", f32({4096, 64})), sin = g.input("sin", f32({4096, 64}));
+    const Value y = ops::reshape(ops::rms_norm(q, gamma, {}), {2, 4096, 24, 128});
+    g.output("y", ops::rope(y, cos, sin, {.half_split = half_split}));
+    const Context context = open_context("cuda:h200");
+    Lowering l{*context.device, {}};
+    const Graph out = lowered(g, l);
+    EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1) << to_text(out);
+    for (const Node& n : out.nodes())
+      if (!is_loop(n, ops::LoopKind::rows) && n.op->name != "reshape") {
+        EXPECT_LE(out.type(n.out[0]).shape.numel(), 4096 * 128) << to_text(out);
+      }
+    EXPECT_NE(launch_table(out, l).find("       1      155.214"), std::string::npos)
+        << launch_table(out, l);
+  }
+}
+
 }  // namespace
 }  // namespace ebb::test
