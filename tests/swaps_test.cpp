@@ -1,5 +1,5 @@
 // Swapped runs as views: rotations become one loop, with the norm before them.
-#include "passes/swaps.h"
+#include "passes/hoist_views.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include "ops/loop/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/matmul/op.h"
+#include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/prim/swaps.h"
 #include "ops/rms_norm/op.h"
@@ -30,16 +31,16 @@ constexpr int64_t width = 64;
 Graph planned(const Graph& g, bool supports = true) {
   const auto loops = [=](const Signature&) { return supports; };
   Graph low = common_subexpressions(dead_code(in_primitives(g)));
-  low = dead_code(fuse(drop_unused_inputs(hoist_swaps(low)), {}));
+  low = dead_code(fuse(drop_unused_inputs(hoist_views(low)), {}));
   Graph out = elide_copies(fuse_loops(low, all_supported, false), loops);
   verify(out, "swaps");
   return out;
 }
 
 // Nodes whose results are as large as q.
-int64_t large(const Graph& g) {
+int64_t large(const Graph& g, int64_t numel = 2 * 8 * 3 * width) {
   return std::ranges::count_if(g.nodes(), [&](const Node& n) {
-    return n.op->name != "reshape" && g.type(n.out[0]).shape.numel() >= 2 * 8 * 3 * width;
+    return n.op->name != "reshape" && g.type(n.out[0]).shape.numel() >= numel;
   });
 }
 
@@ -104,6 +105,103 @@ TEST(swaps, gradient_of_both__copies_nothing) {
       EXPECT_TRUE(n.op != &ops::def::concat() || out.type(n.out[0]).shape.rank() < 4)
           << half_split << '\n'
           << to_text(out);
+  }
+}
+
+// A norm over all heads, as of LTX-Video and Wan: x [B,S,C], y [B,S,heads,D].
+struct AllHeads {
+  Graph g;
+  Shape heads = {2, 4096, 3, width};
+  Value q = g.input("q", f32({2, 4096, 3 * width})), dy = g.input("dy", f32(heads));
+  Value cos = g.input("cos", f32({4096, width / 2})), sin = g.input("sin", cos.type());
+  Value gamma = g.input("gamma", f32({3 * width}));
+
+  Value rotated(bool half_split) {
+    return ops::rope(ops::reshape(ops::rms_norm(q, gamma, {}), heads), cos, sin,
+                     {.half_split = half_split});
+  }
+};
+
+TEST(swaps, norm_over_all_heads_and_rotation__are_one_loop_along_rows) {
+  for (const bool half_split : {false, true}) {
+    AllHeads t;
+    t.g.output("y", t.rotated(half_split));
+    const Graph out = planned(t.g);
+    EXPECT_EQ(large(out, t.heads.numel()), 1) << half_split << '\n' << to_text(out);
+    EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1) << half_split;
+  }
+}
+
+// dq and the sums for gamma, in one loop that rotates dy back.
+TEST(swaps, gradient_of_norm_over_all_heads_and_rotation__is_one_loop) {
+  for (const bool half_split : {false, true}) {
+    AllHeads t;
+    sum_as_loss(t.g, scaled(t.rotated(half_split), t.dy));
+    const Graph out =
+        planned(dead_code(gradients(t.g, "loss", std::vector<std::string>{"q", "gamma"})));
+    EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1) << half_split << '\n' << to_text(out);
+    EXPECT_EQ(count_loops(out, ops::LoopKind::map), 0) << half_split;
+    EXPECT_LE(large(out, t.heads.numel()), 2) << half_split;  // with the ones that the loss makes
+  }
+}
+
+TEST(swaps, norm_over_all_heads_and_rotation__give_the_same_numbers) {
+  for (const bool half_split : {false, true}) {
+    Graph g;
+    const Value q = g.input("q", f32({2, 32, 3 * width})),
+                gamma = g.input("gamma", f32({3 * width}));
+    const Value cos = g.input("cos", f32({32, width / 2})), sin = g.input("sin", cos.type());
+    const Value y = ops::rope(ops::reshape(ops::rms_norm(q, gamma, {}), {2, 32, 3, width}), cos,
+                              sin, {.half_split = half_split});
+    sum_as_loss(g, scaled(y, g.input("dy", y.type())));
+    const Graph both = dead_code(gradients(g, "loss", std::vector<std::string>{"q", "gamma"}));
+    expect_equal(in_primitives(both), in_primitives(planned(both)));
+  }
+}
+
+// The norm's result as a matmul reads it: only its shape differs.
+TEST(swaps, norm_over_all_heads_without_rotation__keeps_its_shape) {
+  Graph g;
+  const Value q = g.input("q", f32({2, 8, 3 * width})), gamma = g.input("gamma", f32({3 * width}));
+  const Value y = ops::reshape(ops::rms_norm(q, gamma, {}), {2, 8, 3, width});
+  g.output("y", ops::matmul(y, y, {.trans_b = true}));
+  const Graph out = planned(g);
+  EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1);
+  for (const Node& n : out.nodes())
+    if (n.op == &ops::def::loop()) {
+      EXPECT_EQ(n.attrs.as<ops::Loop>().row_dims.value(), 1);
+    }
+}
+
+TEST(swaps, partial_rotation__is_one_loop) {
+  for (const bool half_split : {false, true}) {
+    Graph g;
+    const Value q = g.input("q", f32({2, 8, 3, width}));
+    const Value cos = g.input("cos", f32({8, width / 4})), sin = g.input("sin", cos.type());
+    g.output("y", ops::rope(q, cos, sin, {.half_split = half_split}));
+    const Graph out = planned(g);
+    EXPECT_EQ(large(out), 1) << half_split << '\n' << to_text(out);
+    expect_equal(in_primitives(g), in_primitives(out));
+  }
+}
+
+// Queries and keys of [B,S,3,heads,D] are read in place.
+TEST(swaps, queries_and_keys_of_one_tensor__are_two_loops) {
+  for (const bool all_heads : {false, true}) {
+    Graph g;
+    const Shape heads = {2, 8, 3, width};
+    const Value qkv = g.input("qkv", f32({2, 8, 3, 3, width}));
+    const Value cos = g.input("cos", f32({8, width / 2})), sin = g.input("sin", cos.type());
+    for (int64_t i = 0; i < 2; ++i) {
+      Value x = ops::slice(qkv, 2, i, i + 1);
+      x = ops::reshape(x, all_heads ? Shape{2, 8, 3 * width} : heads);
+      x = ops::reshape(ops::rms_norm(x, {}, {}), heads);
+      g.output(str("y", i), ops::rope(x, cos, sin, {.half_split = true}));
+    }
+    const Graph out = planned(g);
+    EXPECT_EQ(large(out), 2) << all_heads << '\n' << to_text(out);
+    EXPECT_EQ(count(out, ops::def::slice()), 0) << all_heads;
+    expect_equal(in_primitives(g), in_primitives(out));
   }
 }
 

@@ -2,6 +2,13 @@
 // later keep the texts of its earlier uses so, which are keys of recorded measurements.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "base/fields.h"
 
 namespace ebb {
@@ -9,6 +16,46 @@ namespace ebb {
 class OptionalText : public TextValue {
  public:
   virtual bool empty() const = 0;
+};
+
+// A whole number that texts leave out while it is `usual`.
+template <int64_t usual>
+class OptionalNumber final : public OptionalText {
+ public:
+  OptionalNumber() = default;
+  OptionalNumber(int64_t v) : value_(v) {}
+  int64_t value() const { return value_; }
+  operator int64_t() const { return value_; }
+  bool empty() const override { return value_ == usual; }
+  std::string text() const override { return std::to_string(value_); }
+  void parse(std::string_view text) override { value_ = parse_integer(text, "number"); }
+
+ private:
+  int64_t value_ = usual;
+};
+
+// A list of whole numbers that texts leave out while it is empty.
+class OptionalNumbers final : public OptionalText {
+ public:
+  OptionalNumbers() = default;
+  OptionalNumbers(std::vector<int64_t> v) : values(std::move(v)) {}
+
+  std::vector<int64_t> values;
+
+  bool empty() const override { return values.empty(); }
+  std::string text() const override {
+    std::string out;
+    for (const int64_t v : values) out += (out.empty() ? "" : ",") + std::to_string(v);
+    return out;
+  }
+  void parse(std::string_view text) override {
+    values.clear();
+    while (!text.empty()) {
+      const size_t end = std::min(text.find(','), text.size());
+      values.push_back(parse_integer(text.substr(0, end), "numbers"));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
 };
 
 }  // namespace ebb

@@ -10,12 +10,11 @@ int64_t IterationSpace::numel(int64_t first, int64_t last) const {
 
 IterationSpace make_iteration_space(const Shape& shape, std::span<const Type> in,
                                     const std::vector<bool>& reduced,
-                                    std::span<const int64_t> widths) {
+                                    std::span<const Pitch> pitches) {
   std::vector<std::vector<int64_t>> full;
   for (const Type& t : in) full.push_back(broadcast_strides(t.shape, shape));
-  for (size_t k = 0; k < widths.size(); ++k)
-    for (size_t d = 0; widths[k] > 0 && d + 1 < full[k].size(); ++d)
-      full[k][d] = full[k][d] / in[k].shape[-1] * widths[k];
+  for (size_t k = 0; k < pitches.size(); ++k)
+    for (int64_t& stride : full[k]) stride = pitches[k].stride(stride);
   IterationSpace s;
   s.strides.resize(in.size());
   for (int64_t d = 0; d < shape.rank(); ++d) {

@@ -18,11 +18,20 @@ struct IterationSpace {
   int64_t rank() const { return static_cast<int64_t>(sizes.size()); }
   int64_t numel(int64_t first, int64_t last) const;
 };
+
+// A slice in the memory of the tensor that it is of: blocks of `kept` elements, the dim that is
+// sliced and those behind it, lie `width` elements apart. 0: the tensor is dense.
+struct Pitch {
+  int64_t kept = 0, width = 0;
+  int64_t stride(int64_t dense) const {
+    return kept == 0 || dense < kept ? dense : dense / kept * width;
+  }
+};
+
 // The space of `shape`, to which the tensors `in` broadcast; reduced and kept dims do not merge.
-// `widths`: by tensor, the row stride in elements of a slice of a wider tensor, or 0; missing
-// entries are dense.
+// `pitches`: by tensor; missing entries are dense.
 IterationSpace make_iteration_space(const Shape& shape, std::span<const Type> in,
                                     const std::vector<bool>& reduced,
-                                    std::span<const int64_t> widths = {});
+                                    std::span<const Pitch> pitches = {});
 
 }  // namespace ebb

@@ -153,13 +153,20 @@ class Fuser {
   struct Collected {
     std::set<int32_t>&read, &seen;  // seen: visited
   };
+  // Whether a tensor has a value for each row of `shape`: [...,T,1], or [N,T,1...].
+  static bool is_per_row(const Shape& tensor, const Shape& shape) {
+    Shape rows = shape;
+    for (int64_t d = shape.rank() - 1; d >= std::min<int64_t>(shape.rank() - 1, 2); --d) {
+      rows[d] = 1;
+      if (tensor == rows) return rows != shape;
+    }
+    return false;
+  }
   // Collects the full-size inputs of the row reductions that `v` depends on.
   void collect_reductions(const Shape& shape, int32_t v, const Collected& to) const {
     if (!to.seen.insert(v).second) return;
-    Shape rows = shape;
-    rows[-1] = 1;
     const int32_t producer = g_.producer(v);
-    if (producer < 0 || rows == shape || !is_full(v, rows)) return;
+    if (producer < 0 || !is_per_row(g_.type(v).shape, shape)) return;
     const Item& q = items_[static_cast<size_t>(producer)];
     if (reduces(q, shape)) {
       for (const int32_t x : q.in)

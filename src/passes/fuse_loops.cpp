@@ -218,7 +218,10 @@ class LoopFuser {
            node(*group.rbegin()).at};
     GroupExpressions f(n.in);
     for (const size_t m : group) write(m, f);
-    ops::Loop a{.reductions = f.reductions, .shape = space_.shape.sizes(), .groups = space_.groups};
+    ops::Loop a{.reductions = f.reductions,
+                .shape = space_.shape.sizes(),
+                .groups = space_.groups,
+                .row_dims = space_.row_dims};
     std::vector<Scalar> results = f.operands;
     for (const int32_t v : n.out) {
       results.push_back(f.value.at(v));

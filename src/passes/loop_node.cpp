@@ -49,9 +49,16 @@ std::optional<LoopNode> loop_node_of(const Graph& g, const Node& n) {
 
 LoopNode reading_segments(const Graph& g, LoopNode l, int32_t whole,
                           std::span<const int32_t> segments) {
+  SegmentInputs inputs{.widths = widths_of(g, segments), .in = {}};
+  for (const int32_t v : segments) inputs.in.push_back({v, g.type(v).shape});
+  return reading_segments(std::move(l), whole, inputs);
+}
+
+LoopNode reading_segments(LoopNode l, int32_t whole, const SegmentInputs& segments) {
   const ops::Segments before = l.loop.segments;
   const std::vector<LoopNode::Input> in = std::exchange(l.in, {});
-  l.loop.segments.widths = widths_of(g, segments);
+  l.loop.segments.widths = segments.widths;
+  l.loop.segments.dim = segments.dim;
   for (size_t k = 0; k < in.size(); ++k) {
     const size_t operand = operand_of(before, k);
     if (in[k].value != whole || before.has_in(operand)) {
@@ -59,7 +66,7 @@ LoopNode reading_segments(const Graph& g, LoopNode l, int32_t whole,
       continue;
     }
     l.loop.segments.segmented_in.push_back(static_cast<int64_t>(operand));
-    for (const int32_t v : segments) l.in.push_back({v, g.type(v).shape});
+    l.in.insert(l.in.end(), segments.in.begin(), segments.in.end());
   }
   std::ranges::sort(l.loop.segments.segmented_in);
   return l;
@@ -74,10 +81,10 @@ LoopNode also_writing(const Graph& g, LoopNode l, int32_t whole, size_t operand)
   return l;
 }
 
-LoopNode reading_slice(const Graph& g, LoopNode l, size_t in, const SliceView& view) {
-  l.loop.slices.add(operand_of(l.loop.segments, in), view.begin, view.end);
+LoopNode reading_slice(LoopNode l, size_t in, const OperandSlice& view) {
+  l.loop.slices.add(operand_of(l.loop.segments, in), view.begin, view.end, view.dim);
   l.in[in].value = view.base;
-  l.in[in].shape[-1] = g.type(view.base).shape[-1];
+  l.in[in].shape[view.dim] = view.size;
   return l;
 }
 

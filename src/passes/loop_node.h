@@ -39,10 +39,21 @@ std::optional<LoopNode> loop_node_of(const Graph& g, const Node& n);
 // Reads the operands that are `whole` as the segments of which it is the concatenation.
 LoopNode reading_segments(const Graph& g, LoopNode l, int32_t whole,
                           std::span<const int32_t> segments);
+// The same along another dim (from the last on), of `widths`; the inputs may have size 1 there.
+struct SegmentInputs {
+  int64_t dim = -1;
+  std::vector<int64_t> widths;
+  std::vector<LoopNode::Input> in;
+};
+LoopNode reading_segments(LoopNode l, int32_t whole, const SegmentInputs& segments);
 // Also writes `whole`, the concatenation that it reads by segments.
 LoopNode also_writing(const Graph& g, LoopNode l, int32_t whole, size_t operand);
-// Reads input `in` as columns of a wider tensor.
-LoopNode reading_slice(const Graph& g, LoopNode l, size_t in, const SliceView& view);
+// Reads input `in` as [begin, end) of a dim (from the last, -1, on) of `base`, `size` long there.
+struct OperandSlice {
+  int32_t base = -1;
+  int64_t dim = -1, begin = 0, end = 0, size = 0;
+};
+LoopNode reading_slice(LoopNode l, size_t in, const OperandSlice& view);
 // Reads input `in`, a swap of runs, as the tensor in which they are in order.
 LoopNode reading_swap(LoopNode l, size_t in, int32_t base, int64_t run);
 // Writes its result `result` as these segments.

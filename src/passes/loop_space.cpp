@@ -7,28 +7,40 @@ namespace {
 
 using ops::LoopKind;
 
-std::vector<int64_t> reduced_dims(const Shape& shape, LoopKind kind) {
-  if (kind == LoopKind::rows) return {shape.rank() - 1};
+std::vector<int64_t> reduced_dims(const LoopSpace& s) {
+  const bool rows = s.kind == LoopKind::rows;
+  const int64_t rank = s.shape.rank();
   std::vector<int64_t> dims;
-  for (int64_t d = 1; d + 1 < shape.rank(); ++d) dims.push_back(d);
+  for (int64_t d = rows ? rank - s.row_dims : 1; d < rank - (rows ? 0 : 1); ++d) dims.push_back(d);
   return dims;
 }
 
-bool reduces(const LoopForm& f, LoopKind kind) {
-  return !f.dims.empty() && f.dims == reduced_dims(f.space, kind);
+int64_t length_of(const LoopSpace& rows) {
+  int64_t n = 1;
+  for (const int64_t d : reduced_dims(rows)) n *= rows.shape[d];
+  return n;
 }
 
 }  // namespace
+
+bool LoopSpace::reduces(const LoopForm& f) const {
+  return !f.dims.empty() && f.space == shape && f.dims == reduced_dims(*this);
+}
 
 std::optional<LoopSpace> LoopSpace::from(const Graph& g, const LoopForms& forms, size_t i,
                                          LoopKind kind) {
   constexpr int64_t shortest = 64;  // row worth fusing
   const std::optional<LoopForm>& f = forms[i];
   if (!f || !f->starts || f->space.numel() == 0) return {};
-  if (kind == LoopKind::rows)
-    return reduces(*f, kind) && f->groups == 0 && f->space[-1] >= shortest
-               ? std::optional(LoopSpace{kind, f->space})
+  if (kind == LoopKind::rows) {
+    // Rows of several dims are of tokens, [N,T,R...]: else they would be whole images.
+    const auto dims = static_cast<int64_t>(f->dims.size());
+    const LoopSpace rows{.kind = kind, .shape = f->space, .row_dims = dims};
+    return rows.reduces(*f) && (dims == 1 || dims <= f->space.rank() - 2) && f->groups == 0 &&
+                   length_of(rows) >= shortest
+               ? std::optional(rows)
                : std::nullopt;
+  }
   if (f->groups == 0) return {};
   const int32_t sums = f->space_of ? g.producer(g.nodes()[i].in[*f->space_of]) : -1;
   if (f->space_of && sums < 0) return {};
@@ -47,17 +59,17 @@ LoopRole LoopSpace::role_of(const LoopForm& f) const {
     return f.space == scalars() ? LoopRole::scalars : LoopRole::none;
   }
   if (!full) return LoopRole::none;
-  if (reduces(f, kind)) return rows || !f.maximum ? LoopRole::reduces : LoopRole::none;
+  if (reduces(f)) return rows || !f.maximum ? LoopRole::reduces : LoopRole::none;
   const auto has = [&](int64_t d) { return std::ranges::find(f.dims, d) != f.dims.end(); };
-  return rows && partial_rows() > 0 && f.only_reduces && !f.maximum && has(shape.rank() - 2) &&
-                 !has(shape.rank() - 1)
+  return rows && partial_rows() > 0 && f.only_reduces && !f.maximum &&
+                 has(shape.rank() - 1 - row_dims) && std::ranges::none_of(reduced_dims(*this), has)
              ? LoopRole::columns
              : LoopRole::none;
 }
 
 Shape LoopSpace::scalars() const {
   Shape s = shape;
-  for (const int64_t d : reduced_dims(shape, kind)) s[d] = 1;
+  for (const int64_t d : reduced_dims(*this)) s[d] = 1;
   return s;
 }
 
@@ -66,10 +78,11 @@ bool LoopSpace::streams(const Shape& operand) const {
 }
 
 int64_t LoopSpace::partial_rows() const {
-  if (shape.rank() < 2) return 0;
+  if (shape.rank() <= row_dims) return 0;
   constexpr int64_t blocks = 256;
   for (const int64_t rows : {32, 16})
-    if (shape[-2] % rows == 0 && shape.numel() / shape[-1] / rows >= blocks) return rows;
+    if (shape[-1 - row_dims] % rows == 0 && shape.numel() / length_of(*this) / rows >= blocks)
+      return rows;
   return 0;
 }
 

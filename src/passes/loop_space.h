@@ -21,8 +21,9 @@ using LoopForms = std::vector<std::optional<LoopForm>>;  // by node
 
 struct LoopSpace {
   ops::LoopKind kind = ops::LoopKind::rows;
-  Shape shape;         // rows [...,T,C], or pixels [N,S...,C]
+  Shape shape;         // rows [...,T,R...], or pixels [N,S...,C]
   int64_t groups = 1;  // of channels
+  int64_t row_dims = 1;
 
   // The space of a loop that may grow from node `i`; none for other nodes. `forms`: of all nodes.
   static std::optional<LoopSpace> from(const Graph& g, const LoopForms& forms, size_t i,
@@ -34,6 +35,9 @@ struct LoopSpace {
   // Rows for each thread block of partial column reductions, such that a GPU's blocks are resident
   // at once; 0: none.
   int64_t partial_rows() const;
+
+ private:
+  bool reduces(const LoopForm& f) const;
 };
 
 }  // namespace ebb

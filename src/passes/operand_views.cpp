@@ -6,10 +6,10 @@
 namespace ebb {
 namespace {
 
-// A copy, and how a loop reads its result in place.
+// A copy, and how a loop reads its result in place; none: not under the shape that it reads.
 struct View {
   size_t copy = 0;  // the node
-  std::function<LoopNode(LoopNode, size_t input)> read;
+  std::function<std::optional<LoopNode>(LoopNode, size_t input)> read;
 };
 // Of a value that a copy gives; none of others.
 using ViewOf = std::function<std::optional<View>(int32_t)>;
@@ -36,9 +36,9 @@ class OperandReader {
     if (!l) return;
     for (size_t k = 0; k < l->in.size(); ++k) {
       const auto view = views_.find(l->in[k].value);
-      if (view == views_.end() || l->is_viewed(k)) continue;
-      LoopNode more = view->second.read(*l, k);
-      if (!supports_(more.signature(v_.graph()))) continue;
+      if (view == views_.end()) continue;
+      std::optional<LoopNode> more = view->second.read(*l, k);
+      if (!more || !supports_(more->signature(v_.graph()))) continue;
       l = std::move(more);
       inputs_[i].insert(k);
     }
@@ -65,7 +65,7 @@ class OperandReader {
     for (const size_t k : inputs) {
       const View& view = views_.at(l.in[k].value);
       if (copied_.contains(view.copy)) continue;
-      l = view.read(std::move(l), k);
+      l = *view.read(std::move(l), k);
       viewed = true;
     }
     if (viewed) v_.replace(i, std::move(l));
@@ -78,11 +78,43 @@ class OperandReader {
   std::set<size_t> copied_;                    // copies that stay
 };
 
-// Whether columns of a tensor allow vector accesses as wide as a copy of them would.
-bool worth_columns(const Graph& g, const SliceView& view) {
+// A slice in elements: in every block of `width` of its base, [begin, end).
+struct Blocks {
+  int64_t width = 0, begin = 0, end = 0;
+};
+Blocks blocks_of(const Graph& g, const SliceView& view) {
+  const Shape& whole = g.type(view.base).shape;
+  const int64_t step = whole.slice(view.dim + 1, whole.rank()).numel();
+  return {whole[view.dim] * step, view.begin * step, view.end * step};
+}
+
+// Whether slices of a tensor allow vector accesses as wide as a copy of them would.
+bool worth_reading(const Blocks& b) {
   constexpr int64_t widest = 8;
-  const int64_t copy = std::gcd(widest, view.end - view.begin);
-  return std::gcd(copy, std::gcd(view.begin, g.type(view.base).shape[-1])) == copy;
+  const int64_t copy = std::gcd(widest, b.end - b.begin);
+  return std::gcd(copy, std::gcd(b.begin, b.width)) == copy;
+}
+
+// Whether a slice is left to the memory plan: one range, and no columns.
+bool is_range(const Graph& g, const SliceView& view) {
+  const Shape& whole = g.type(view.base).shape;
+  return view.dim + 1 < whole.rank() && whole.slice(0, view.dim).numel() == 1;
+}
+
+// The loop that reads its input `in`, which is these blocks of `base`, in place: as a range of the
+// dim that with those behind it makes up a block.
+std::optional<LoopNode> reading_blocks(LoopNode l, size_t in, int32_t base, const Blocks& b) {
+  const size_t operand = operand_of(l.loop.segments, in);
+  if (l.loop.segments.has_in(operand) || l.loop.slices.of(operand)) return {};
+  const Shape& shape = l.in[in].shape;
+  int64_t step = 1;
+  for (int64_t dim = -1; - dim <= shape.rank(); step *= shape[dim--]) {
+    if (step * shape[dim] != b.end - b.begin || b.width % step != 0 || b.begin % step != 0)
+      continue;
+    const OperandSlice slice{base, dim, b.begin / step, b.end / step, b.width / step};
+    return reading_slice(std::move(l), in, slice);
+  }
+  return {};
 }
 
 // Whether pairs of runs fill the last dim of a value.
@@ -93,13 +125,15 @@ bool fills(const Graph& g, int32_t v, int64_t run) {
 
 }  // namespace
 
-void view_columns(ViewedGraph& v, const Supports& supports) {
+void view_slices(ViewedGraph& v, const Supports& supports) {
   const Graph& g = v.graph();
   const auto view_of = [&](int32_t value) -> std::optional<View> {
-    const std::optional<SliceView> s = columns_of(g, row_root_of(g, value));
-    if (!s || !worth_columns(g, *s)) return {};
-    return View{s->node, [&g, s](LoopNode l, size_t input) {
-                  return reading_slice(g, std::move(l), input, *s);
+    const std::optional<SliceView> s = slice_of(g, root_of(g, value));
+    if (!s || g.type(value).shape.numel() == 0) return {};
+    const Blocks blocks = blocks_of(g, *s);
+    if (!worth_reading(blocks) || is_range(g, *s)) return {};
+    return View{s->node, [base = s->base, blocks](LoopNode l, size_t input) {
+                  return reading_blocks(std::move(l), input, base, blocks);
                 }};
   };
   OperandReader(v, supports, view_of).run();
@@ -110,7 +144,8 @@ void view_swaps(ViewedGraph& v, const Supports& supports) {
   const auto view_of = [&](int32_t value) -> std::optional<View> {
     const std::optional<SwapView> s = swap_of(g, value);
     if (!s || !fills(g, value, s->run)) return {};
-    return View{s->node, [s](LoopNode l, size_t input) {
+    return View{s->node, [s](LoopNode l, size_t input) -> std::optional<LoopNode> {
+                  if (l.is_viewed(input)) return {};
                   return reading_swap(std::move(l), input, s->base, s->run);
                 }};
   };

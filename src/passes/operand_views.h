@@ -6,8 +6,9 @@
 
 namespace ebb {
 
-// Slices of the last dim: columns of a wider tensor.
-void view_columns(ViewedGraph& v, const Supports& supports);
+// Slices, under any shape that has the range as a range of one dim: columns of a wider tensor, some
+// heads or tokens.
+void view_slices(ViewedGraph& v, const Supports& supports);
 // Neighbouring runs of elements in each other's place, the partners of a rotation: two slices and
 // their concatenation, under any shape.
 void view_swaps(ViewedGraph& v, const Supports& supports);

@@ -1,6 +1,7 @@
-#include "passes/swaps.h"
+#include "passes/hoist_views.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -34,9 +35,13 @@ class Hoister {
       if (view) {
         any = true;
         const AtScope scope(rw.to(), n.at);
-        rw.set(n.out[0], ops::reshape(swapped(rw, *view), g_.type(n.out[0]).shape));
-      } else if (const Value same = renamed_back(rw, n)) {
-        rw.set(n.out[0], same);
+        const Value y = swapped(rw, *view);
+        rw.set(n.out[0], ops::reshape(y, g_.type(n.out[0]).shape));
+        hoisted_.emplace(n.out[0], y);
+      } else if (const auto known = hoisted_.find(root_of(g_, n.out[0]));
+                 known != hoisted_.end() && n.op->renames) {
+        // no shape lies between it and its readers
+        rw.set(n.out[0], ops::reshape(known->second, g_.type(n.out[0]).shape));
       } else {
         rw.copy(n);
       }
@@ -62,14 +67,6 @@ class Hoister {
       if (x.shape().rank() > 0 && x.shape()[-1] != 1) x = ops::swap_runs(x, view.run);
     const Node made = one.node();
     return rw.to().add(*made.op, made.attrs, in)[0];
-  }
-  // What a node that renames gives, if that is a value from before another renaming.
-  static Value renamed_back(Rewriter& rw, const Node& n) {
-    if (!n.op->renames) return {};
-    const Graph& to = rw.to();
-    const Value x = rw.map(n.in[0]);
-    const Value before = rw.to().value(root_of(to, x.id));
-    return before.id != x.id && before.type() == rw.from().type(n.out[0]) ? before : Value{};
   }
   // The concatenation of a swap of a pointwise result.
   std::optional<SwapView> of_pointwise(int32_t v) const {
@@ -98,6 +95,7 @@ class Hoister {
   const Graph& g_;
   std::vector<std::vector<size_t>> readers_;  // nodes, by value
   std::set<int32_t> kept_;                    // outputs and updates
+  std::map<int32_t, Value> hoisted_;          // what becomes of concatenations
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "passes/expression_node.h"
 #include "passes/operand_views.h"
 
 namespace ebb {
@@ -36,7 +37,10 @@ class SegmentFinder {
       if (v_.is_elided(i)) continue;
       write_segments(i);
       const std::vector<int32_t> segments = concatenated(g_, v_.node(i), -1);
-      if (worth_segments(g_, segments)) read_segments(i, segments);
+      if (worth_segments(g_, segments))
+        read_segments(i, segments);
+      else if (const auto tokens = token_segments(i))
+        read_tokens(i, *tokens);
     }
   }
 
@@ -120,6 +124,61 @@ class SegmentFinder {
     }
     for (const auto& [r, l] : all)
       if (!supports_(l.signature(g_))) return;
+    for (auto& [r, l] : all) v_.replace(r, std::move(l));
+    v_.elide(concat);
+  }
+
+  // ---- along other dims ------------------------------------------------------------------------
+
+  // A value that an elementwise node only repeats along a dim, as that node reads it.
+  LoopNode::Input repeated(int32_t v, int64_t dim) const {
+    const Node* const n = producer(g_, v);
+    Shape one = v_.shape(v);
+    one[dim] = 1;
+    if (n == nullptr || !ebb::is_elementwise(*n) || n->in.size() != 1 || one == v_.shape(v) ||
+        g_.type(n->in[0]) != Type{g_.type(v).dtype, g_.type(n->in[0]).shape} ||
+        g_.type(n->in[0]).shape.numel() != one.numel())
+      return {v, v_.shape(v)};
+    const Scalar x[] = {Scalar::input(0)};
+    if (!(expression_of(g_, *n) == Expr(1, x))) return {v, v_.shape(v)};
+    return {n->in[0], one};
+  }
+  std::optional<SegmentInputs> token_segments(size_t concat) const {
+    const Node& n = v_.node(concat);
+    for (int64_t d = 1; d + 1 < v_.shape(n.out[0]).rank(); ++d) {
+      const std::vector<int32_t> parts = concatenated(g_, n, d);
+      if (parts.empty()) continue;
+      SegmentInputs s{.dim = d - v_.shape(n.out[0]).rank(), .widths = {}, .in = {}};
+      bool all_repeat = true;
+      for (const int32_t v : parts) {
+        s.widths.push_back(v_.shape(v)[d]);
+        s.in.push_back(repeated(v, d));
+        all_repeat &= s.in.back().value != v;
+      }
+      for (size_t k = 0; k < parts.size() && !all_repeat; ++k)
+        s.in[k] = {parts[k], v_.shape(parts[k])};
+      return s;
+    }
+    return {};
+  }
+  // All readers of a concatenation of tokens read its segments.
+  void read_tokens(size_t concat, const SegmentInputs& segments) {
+    const int32_t whole = v_.node(concat).out[0];
+    std::map<size_t, LoopNode> all;
+    for (const size_t r : readers(whole)) {
+      std::optional<LoopNode> l = v_.loop(r);
+      if (!l || v_.is_kept(whole)) return;
+      const ops::Segments& s = l->loop.segments;
+      const bool fits = s.widths.empty() || (s.dim == segments.dim && s.widths == segments.widths);
+      const bool as_is = std::ranges::all_of(l->in, [&](const LoopNode::Input& x) {
+        return x.value != whole || x.shape == v_.shape(whole);
+      });
+      if (!fits || !as_is) return;
+      l = reading_segments(std::move(*l), whole, segments);
+      if (!supports_(l->signature(g_))) return;
+      all.emplace(r, std::move(*l));
+    }
+    if (all.empty()) return;
     for (auto& [r, l] : all) v_.replace(r, std::move(l));
     v_.elide(concat);
   }
@@ -242,7 +301,8 @@ Graph elide_copies(const Graph& g, const Supports& supports) {
   ViewedGraph v(g);
   view_swaps(v, supports);
   SegmentFinder(v, supports).run();
-  view_columns(v, supports);
+  v.elide_unread();
+  view_slices(v, supports);
   ColumnWriter(v, supports).run();
   return v.rebuilt();
 }

@@ -10,13 +10,13 @@
 #include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
 #include "passes/fuse_loops.h"
+#include "passes/hoist_views.h"
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
 #include "passes/merge_matmuls.h"
 #include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
 #include "passes/simplify.h"
-#include "passes/swaps.h"
 #include "passes/upsampled_convs.h"
 #include "passes/views.h"
 
@@ -141,9 +141,9 @@ constexpr Pass passes[] = {
     {.name = "compute_updates",
      .what = "updates have computed values",
      .run = with_computed_updates},
-    {.name = "hoist_swaps",
-     .what = "what is rotated is computed at both elements of a pair",
-     .run = [](const Graph& g, Lowering&) { return hoist_swaps(g); },
+    {.name = "hoist_views",
+     .what = "what is read through a view is computed of views: at both elements of a rotated pair",
+     .run = [](const Graph& g, Lowering&) { return hoist_views(g); },
      .needs = "loop",
      .when = fuses},
     {.name = "fuse",

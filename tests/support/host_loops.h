@@ -11,6 +11,8 @@
 
 #include "backend/cuda/ptx/registers.h"
 #include "core/dtype.h"
+#include "ir/expr.h"
+#include "ir/iteration_space.h"
 #include "support/kernel_interpreter.h"
 
 namespace ebb::cuda {
@@ -30,6 +32,12 @@ class Buffer {
     Buffer b(dtype, count, unaligned);
     for (int64_t i = 0; i < count; ++i)
       b.set(i, std::sin(0.7 * static_cast<double>(i * i % 1013) + seed) + 0.2 * seed);
+    return b;
+  }
+  Buffer copy() const {
+    Buffer b(dtype_, count_,
+             data_ != bytes_.data() && reinterpret_cast<uintptr_t>(data_) % 16 != 0);
+    for (int64_t i = 0; i < count_; ++i) b.set(i, get(i));
     return b;
   }
   void* data() { return data_; }
@@ -92,6 +100,28 @@ void expect_results(Text& text, std::vector<Buffer>& in, std::vector<Buffer>& ou
   for (size_t k = 0; k < all.size(); ++k) text.parameters.set(text.pointers[k], all[k]);
   launch.threads = text.threads;
   expect_results(text.code, text.parameters.data(), launch, out, want);
+}
+
+inline std::vector<double> evaluated(const Expr& e, const std::vector<double>& x) {
+  std::vector<double> y(e.results().size());
+  e.evaluate(x, y);
+  return y;
+}
+
+// Element `at` of the last dim as an operand with swapped runs reads it; 0: it is not swapped.
+inline int64_t swapped(int64_t at, int64_t run) {
+  if (run == 0) return at;
+  return at / run % 2 == 0 ? at + run : at - run;
+}
+
+// The element of tensor i at flat index `at` of the space.
+inline double element(const IterationSpace& space, size_t i, const Buffer& b, int64_t at) {
+  int64_t offset = 0;
+  for (size_t d = space.sizes.size(); d-- > 0;) {
+    offset += at % space.sizes[d] * space.strides[i][d];
+    at /= space.sizes[d];
+  }
+  return b.get(offset);
 }
 
 }  // namespace ebb::cuda

@@ -10,7 +10,7 @@ bool supports(const Signature& s, const Device&) {
   const auto& a = s.as<Loop>();
   if (kind_of(a) != LoopKind::map) return false;
   const bool apart = !a.slices.operands.empty() && a.shape.back() == 1;
-  return !apart && swaps_dense(a) && can_step(a.slices, s.in) &&
+  return !apart && a.segments.dim == -1 && swaps_dense(a) && can_step(a.slices, s.in) &&
          ebb::cuda::MapPass::supports_segments(Shape(a.shape));
 }
 

@@ -12,10 +12,10 @@ using ebb::cuda::PixelForm;
 using ebb::cuda::PixelLayout;
 using ebb::cuda::PixelPass;
 
-// None where an input changes with the pixels but does not lie like the images: as columns.
+// None where an input changes with the pixels but does not lie like the images: as slices.
 std::optional<PixelForm> form_of(const Signature& use) {
   const auto& a = use.as<Loop>();
-  if (!a.swaps.empty()) return std::nullopt;
+  if (!a.swaps.empty() || a.segments.dim != -1) return std::nullopt;
   const Signature s = without_views(use);
   const Shape shape(a.shape);
   PixelForm f;
@@ -24,16 +24,15 @@ std::optional<PixelForm> form_of(const Signature& use) {
   f.channels = shape[-1];
   f.pixels = shape.slice(1, shape.rank() - 1).numel();
   f.groups = a.groups;
-  const std::vector<int64_t> widths = slices_pass(a.slices, a.segments, use.in).form.width;
+  const ebb::cuda::SlicesForm slices = slices_pass(a.slices, a.segments, use.in).form;
   for (size_t i = 0; i < s.in.size(); ++i) {
     const Type& t = s.in[i];
-    const bool slices = i < widths.size() && widths[i] > 0;
     const bool streams = varies_over_pixels(t.shape, shape);
-    if (streams && (slices || t.shape.numel() != shape.numel() || !is_float(t.dtype)))
+    if (streams && (slices.has(i) || t.shape.numel() != shape.numel() || !is_float(t.dtype)))
       return std::nullopt;
     const std::vector<int64_t> strides = broadcast_strides(t.shape, shape);
-    const int64_t image = slices ? strides.front() / t.shape[-1] * widths[i] : strides.front();
-    f.in.push_back({t.dtype, streams, image, strides.back()});
+    const Pitch pitch = slices.has(i) ? slices.pitch[i] : Pitch{};
+    f.in.push_back({t.dtype, streams, pitch.stride(strides.front()), strides.back()});
   }
   for (const LoopReduction& r : a.reductions)
     f.reductions.push_back(r.over == LoopReduction::Over::pixels

@@ -13,24 +13,55 @@ RowExtent extent_of(Extent e) {
                               : RowExtent::partial;
 }
 
+// A thread reads consecutive elements, so what changes along a row does so along its last dim.
+bool reads_vectors(const Signature& s, const Loop& a) {
+  return std::ranges::all_of(without_views(s).in, [&](const Type& t) {
+    return !varies_along_rows(t.shape, a.row_dims) || t.shape[-1] == a.shape.back();
+  });
+}
+
+// A row is in one segment.
+bool reads_segments(const Loop& a) {
+  const Segments& p = a.segments;
+  return p.widths.empty() ||
+         (-p.dim > a.row_dims && p.segmented_out.empty() && a.partial_rows == 0);
+}
+
+ebb::cuda::RowSegments segments_of(const Signature& s) {
+  const auto& a = s.as<Loop>();
+  ebb::cuda::RowSegments r{.widths = a.segments.widths, .dim = a.segments.dim};
+  const auto operands = static_cast<size_t>(a.expr.inputs()) - a.reductions.size();
+  for (size_t i = 0, tensor = 0; i < operands; ++i) {
+    const bool segmented = a.segments.has_in(i);
+    const size_t count = segmented ? r.widths.size() : 1;
+    r.segmented.push_back(segmented);
+    r.repeated.push_back(segmented &&
+                         repeat_segments(a.segments, std::span(s.in).subspan(tensor, count)));
+    tensor += count;
+  }
+  return r;
+}
+
 bool supports(const Signature& s, const Device&) {
   const auto& a = s.as<Loop>();
-  return kind_of(a) == LoopKind::rows && a.segments.widths.empty() && can_step(a.slices, s.in) &&
-         ebb::cuda::RowPass::supports(Shape(a.shape), a.partial_rows > 0);
+  return kind_of(a) == LoopKind::rows && reads_segments(a) && can_step(a.slices, s.in) &&
+         reads_vectors(s, a) &&
+         ebb::cuda::RowPass::supports(Shape(a.shape), a.row_dims, a.partial_rows > 0);
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const auto& a = s.as<Loop>();
-  ebb::cuda::RowPass::Options o{.partial_rows = a.partial_rows};
+  ebb::cuda::RowPass::Options o{.row_dims = a.row_dims, .partial_rows = a.partial_rows};
   for (const LoopReduction& r : a.reductions) o.maximum.push_back(r.maximum);
   for (const LoopResult& r : a.results) {
     o.out.push_back(r.dtype);
     o.extents.push_back(extent_of(r.extent));
   }
-  const SlicesPass slices = slices_pass(a.slices, {}, s.in);
+  const SlicesPass slices = slices_pass(a.slices, a.segments, s.in);
   o.slices = slices.form;
   o.swaps = swaps_form(a);
   o.unaligned = !s.aligned;
+  o.segments = segments_of(s);
   const ebb::cuda::RowPass pass(a.expr, Shape(a.shape), without_views(s).in, o,
                                 ebb::cuda::of(device));
   return {0, [pass, slices](const Call& c) { pass.run(slices.in(c.in), c.out); }};

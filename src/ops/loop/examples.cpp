@@ -250,6 +250,92 @@ void add_rotations(std::vector<Example>& out) {
   add("wide", {1, 3, 1, 1024}, 512);
 }
 
+// Norms over all heads with their rotation, and their gradients: rows of two dims.
+void add_rows_of_heads(std::vector<Example>& out) {
+  const auto add = [&](const std::string& label, const Shape& s, int64_t run) {
+    const Type x = f32(s), table = f32({1, s[1], 1, s[-1]}), gamma = f32({s[-2], s[-1]});
+    Loop a = rotated_norm(s, run);
+    a.row_dims = 2;
+    out.push_back({.label = "rotated_norm_of_heads_" + label,
+                   .attrs = a,
+                   .in = {x, x, gamma, gamma, table, table}});
+  };
+  add("interleaved", {2, 5, 3, 64}, 1);
+  add("half_split", {2, 5, 6, 64}, 32);
+  add("odd", {1, 3, 5, 70}, 35);
+  add("wide", {1, 3, 24, 128}, 64);
+  add("of_one", {2, 3, 1, 128}, 64);
+  const auto gradient = [&](const std::string& label, const Shape& s, int64_t partial_rows) {
+    Loop a = partial_rows ? with_partials(s, partial_rows) : norm_gradient(s);
+    a.row_dims = 2;
+    out.push_back({.label = "gradient_of_heads_" + label,
+                   .attrs = a,
+                   .in = {f32(s), f32(s), f32({s[0], s[1], 1, 1}), f32({s[-2], s[-1]})}});
+  };
+  gradient("whole", {2, 7, 6, 64}, 0);
+  gradient("odd", {3, 5, 3, 37}, 0);
+  gradient("partial", {2, 8, 6, 64}, 4);
+  add_changed(out, "statistics_of_heads", "rows", [](Loop& a) {
+    a.shape = {3, 5, 4, 16};
+    a.row_dims = 2;
+  });
+  out.back().in = {f32({3, 5, 4, 16}), f32({1, 16})};
+  // what differs from head to head, but not within one, has no vectors: no generated kernel
+  add_changed(out, "numbers_of_heads", "statistics_of_heads", [](Loop&) {});
+  out.back().in = {f32({3, 5, 4, 16}), f32({4, 1})};
+}
+
+// Operands that are some heads, or some tokens, of a larger tensor.
+void add_ranges(std::vector<Example>& out) {
+  const auto ranged = [&](const char* label, const char* of, std::initializer_list<size_t> operands,
+                          const Slices& slices) {
+    add_changed(out, label, of, [&](Loop& a) { a.slices = slices; });
+    size_t i = 0;
+    for (const size_t k : operands) {
+      const int64_t more = 5;
+      out.back().in[k].shape[slices.dim(i++)] += more;
+    }
+  };
+  const Shape s = {2, 5, 3, 64};
+  ranged("heads_of_rotation", "rotation_half_split", {0, 1},
+         {{0, 1}, {2, 2}, {2 + s[2], 2 + s[2]}, {{-2, -2}}});
+  ranged("tokens_of_rotation", "rotation_interleaved", {0, 1, 2, 3},
+         {{0, 1, 2, 3}, {5, 5, 1, 0}, {10, 10, 6, 5}, {{-3, -3, -3, -3}}});
+  ranged("tokens_of_rotated_norm", "rotated_norm_half_split", {0, 1, 4, 5},
+         {{0, 1, 4, 5}, {0, 0, 5, 2}, {5, 5, 10, 7}, {{-3, -3, -3, -3}}});
+  ranged("heads_of_rotated_norm", "rotated_norm_of_heads_interleaved", {0, 1},
+         {{0, 1}, {3, 3}, {6, 6}, {{-2, -2}}});
+  ranged("columns_of_heads", "rotated_norm_of_heads_half_split", {0, 3},
+         {{0, 3}, {5, 0}, {5 + 64, 64}});
+  ranged("columns_and_heads", "gradient_of_heads_partial", {0, 1, 3},
+         {{0, 1, 3}, {1, 0, 5}, {7, 64, 11}, {{-2, -1, -2}}});
+}
+
+// Text and image tokens: x and its partners in segments, gamma of each, tables of all.
+void add_tokens(std::vector<Example>& out) {
+  const auto add = [&](const char* label, const char* of, const std::vector<int64_t>& widths) {
+    add_changed(out, label, of, [&](Loop& a) {
+      a.segments = {.widths = widths, .segmented_in = {0, 1, 2, 3}, .segmented_out = {}, .dim = -3};
+    });
+    std::vector<Type> in;
+    for (size_t k = 0; k < 6; ++k) {
+      const Type& t = out.back().in[k];
+      if (k >= 4) in.push_back(t);
+      for (size_t w = 0; k < 4 && w < widths.size(); ++w) {
+        Shape s = t.shape;
+        if (k < 2) s[-3] = widths[w];
+        if (k >= 2) s = {1, s.rank() > 1 ? s[-2] : 1, s[-1]};
+        in.push_back(f32(s));
+      }
+    }
+    out.back().in = in;
+  };
+  add("tokens_interleaved", "rotated_norm_interleaved", {2, 3});
+  add("tokens_of_three", "rotated_norm_half_split", {1, 2, 2});
+  add("tokens_of_heads", "rotated_norm_of_heads_half_split", {4, 1});
+  add("tokens_odd", "rotated_norm_of_heads_odd", {1, 2});
+}
+
 // ---- pixels ------------------------------------------------------------------------------------
 
 double inverse_of(const Shape& s, int64_t groups) {
@@ -369,6 +455,9 @@ std::vector<Example> loop_examples() {
   add_maps(out);
   add_rows(out);
   add_rotations(out);
+  add_rows_of_heads(out);
+  add_ranges(out);
+  add_tokens(out);
   add_pixels(out);
   return out;
 }

@@ -51,7 +51,8 @@ void check_order(const Signature& s, LoopKind kind) {
   const size_t reductions = a.reductions.size();
   const Shape shape(a.shape);
   const auto changes = [&](const Shape& t) {
-    return kind == LoopKind::pixels ? varies_over_pixels(t, shape) : t.rank() > 0 && t[-1] != 1;
+    return kind == LoopKind::pixels ? varies_over_pixels(t, shape)
+                                    : varies_along_rows(t, a.row_dims);
   };
   for (size_t k = 0; k < reductions + a.results.size(); ++k) {
     const bool reduced = k < reductions;
@@ -78,8 +79,9 @@ void check_result(const Loop& a, const LoopResult& r, LoopKind kind, std::string
       (r.extent == Extent::channel ? kind == LoopKind::pixels : kind == LoopKind::rows);
   require(known, "loop: results of extent ", extent_names[static_cast<size_t>(r.extent)],
           " need reductions of their kind  at ", at);
-  require(r.extent != Extent::partial || (r.dtype == DType::f32 && a.partial_rows > 0 &&
-                                          shape.rank() > 1 && shape[-2] % a.partial_rows == 0),
+  require(r.extent != Extent::partial ||
+              (r.dtype == DType::f32 && a.partial_rows > 0 && shape.rank() > a.row_dims &&
+               shape[-1 - a.row_dims] % a.partial_rows == 0),
           "loop: sums of ", a.partial_rows, " rows need f32 and a multiple of rows (got ", r.dtype,
           ", ", shape, ")  at ", at);
 }
@@ -88,8 +90,11 @@ std::vector<Type> infer_whole(const Signature& s) {
   const auto& a = s.as<Loop>();
   const LoopKind kind = kind_of(a);
   const Shape shape(a.shape);
-  require(kind == LoopKind::map || shape.rank() > (kind == LoopKind::rows ? 0 : 2),
-          "loop: reductions need rows, or pixels and channels (got ", shape, ")  at ", s.at);
+  require(
+      kind == LoopKind::map || shape.rank() >= (kind == LoopKind::rows ? a.row_dims.value() : 3),
+      "loop: reductions need rows, or pixels and channels (got ", shape, ")  at ", s.at);
+  require(a.row_dims > 0 && (kind == LoopKind::rows || a.row_dims == 1), "loop: rows of ",
+          a.row_dims.value(), " dims are of loops along rows, and one at least  at ", s.at);
   const bool sums_rows = std::ranges::any_of(
       a.results, [](const LoopResult& r) { return r.extent == Extent::partial; });
   require((kind == LoopKind::pixels || a.groups == 1) && (sums_rows || a.partial_rows == 0),
@@ -119,10 +124,11 @@ void check_views(const Signature& whole, const Loop& a) {
   const Segments& p = a.segments;
   const Shape shape(a.shape);
   check_swaps(a.swaps, whole.in, "loop");
-  require(p.widths.empty() || (shape.rank() > 0 && p.width() == shape[-1]), "loop: segments (",
-          p.width(), ") must fill the last dim of ", shape, "  at ", whole.at);
+  require(p.widths.empty() || (p.dim < 0 && shape.rank() >= -p.dim && p.width() == shape[p.dim]),
+          "loop: segments (", p.width(), ") must fill dim ", p.dim.value(), " of ", shape, "  at ",
+          whole.at);
   for (const int64_t i : p.segmented_in)
-    require(whole.in[static_cast<size_t>(i)].shape == shape, "loop: operand ", i,
+    require(p.dim != -1 || whole.in[static_cast<size_t>(i)].shape == shape, "loop: operand ", i,
             " is segmented and must be of shape ", shape, " (got ",
             whole.in[static_cast<size_t>(i)], ")  at ", whole.at);
   for (const int64_t k : p.segmented_out)
@@ -160,20 +166,19 @@ std::vector<Type> infer(const Signature& s) {
 
 // ---- semantics -------------------------------------------------------------------------------
 
-// [...,T,C] to sums of `partial_rows` rows each, [...,T/partial_rows,C].
-Value partial_sums(Value v, int64_t partial_rows) {
-  Shape out = v.shape();
-  out[-2] /= partial_rows;
+// [...,T,R...] to sums of `partial_rows` rows each, [...,T/partial_rows,R...].
+Value partial_sums(const Loop& a, Value v) {
+  const Shape out = shape_of(a, Extent::partial);
   std::vector<int64_t> split = out.sizes();
-  split.insert(split.end() - 1, partial_rows);
-  return reshape(sum(reshape(v, Shape(split)), {-2}), out);
+  split.insert(split.end() - a.row_dims, a.partial_rows);
+  return reshape(sum(reshape(v, Shape(split)), {-1 - a.row_dims}), out);
 }
 
 std::vector<int64_t> dims_of(const Loop& a, Over over) {
   const auto rank = static_cast<int64_t>(a.shape.size());
-  if (over == Over::row) return {rank - 1};
+  const bool row = over == Over::row;
   std::vector<int64_t> dims;
-  for (int64_t d = 1; d + 1 < rank; ++d) dims.push_back(d);
+  for (int64_t d = row ? rank - a.row_dims : 1; d < rank - (row ? 0 : 1); ++d) dims.push_back(d);
   return dims;
 }
 
@@ -209,7 +214,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
     const bool partial = r.extent == Extent::partial;
     const Shape shape = shape_of(a, partial ? Extent::element : r.extent);
     const Value v = pointwise(g, {p.expr, shape.sizes(), str(r.dtype)}, p.of(known))[0];
-    out.push_back(partial ? partial_sums(v, a.partial_rows) : v);
+    out.push_back(partial ? partial_sums(a, v) : v);
   }
   return concatenated_values(a, split_values(a.segments, out));
 }
@@ -257,8 +262,8 @@ LoopKind kind_of(const Loop& loop) {
 
 Shape shape_of(const Loop& loop, Extent extent) {
   Shape s(loop.shape);
-  if (extent == Extent::row) s[-1] = 1;
-  if (extent == Extent::partial) s[-2] /= loop.partial_rows;
+  for (int64_t d = 1; extent == Extent::row && d <= loop.row_dims; ++d) s[-d] = 1;
+  if (extent == Extent::partial) s[-1 - loop.row_dims] /= loop.partial_rows;
   for (int64_t d = 1; extent == Extent::channel && d + 1 < s.rank(); ++d) s[d] = 1;
   return s;
 }
@@ -286,6 +291,12 @@ std::optional<Loop> loop_of(const Graph& g, const Node& n) {
 
 bool is_loop(const Node& n, LoopKind kind) {
   return n.op == &def::loop() && kind_of(n.attrs.as<Loop>()) == kind;
+}
+
+bool varies_along_rows(const Shape& tensor, int64_t row_dims) {
+  for (int64_t d = 1; d <= std::min(row_dims, tensor.rank()); ++d)
+    if (tensor[-d] != 1) return true;
+  return false;
 }
 
 bool varies_over_pixels(const Shape& tensor, const Shape& shape) {

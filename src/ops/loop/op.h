@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/list_of.h"
+#include "base/optional_text.h"
 #include "ops/prim/segments.h"
 #include "ops/prim/slices.h"
 #include "ops/prim/swaps.h"
@@ -17,19 +18,19 @@ namespace ebb::ops {
 
 // A reduction of an operand, in f32.
 struct LoopReduction {
-  // row: the last dim. pixels: all dims but the first and the last. groups: of values without
-  // pixels, the channels (last dim) of each group; all of a group see its value.
+  // row: the last `row_dims` dims. pixels: all dims but the first and the last. groups: of values
+  // without pixels, the channels (last dim) of each group; all of a group see its value.
   enum class Over : uint8_t { row, pixels, groups };
   Over over = Over::row;
   bool maximum = false;  // of rows; else a sum
 };
 
-// What a result has a value for, of an iteration space [...,T,C] or [N,S...,C].
+// What a result has a value for, of an iteration space [...,T,R...] with rows R, or [N,S...,C].
 enum class Extent : uint8_t {
   element,  // each element of the space
-  row,      // each row: [...,T,1]
+  row,      // each row: [...,T,1...]
   channel,  // each image and channel: [N,1...,C]
-  partial,  // a partial column reduction over `partial_rows` rows: [...,T/partial_rows,C], f32
+  partial,  // a partial column reduction over `partial_rows` rows: [...,T/partial_rows,R...], f32
 };
 
 struct LoopResult {
@@ -52,12 +53,15 @@ struct Loop {
   int64_t groups = 1;          // equal ranges of channels
   ListOf<LoopResult> results;
   int64_t partial_rows = 0;  // divides T
-  Segments segments = {};    // of operands that have `shape`, and of results of extent element
-  Slices slices = {};        // of the operands
-  Swaps swaps = {};          // of the operands, as sliced and concatenated
+  // Of operands that have `shape` (at least along the dim), and of results of extent element.
+  Segments segments = {};
+  Slices slices = {};  // of the operands
+  Swaps swaps = {};    // of the operands, as sliced and concatenated
   // The last so many results, all of extent channel and of one dtype, are concatenated into one
   // tensor [N,1...,concatenated*C].
   int64_t concatenated = 0;
+  // The last dims that a row has: two where a norm over all heads meets what differs within a head.
+  OptionalNumber<1> row_dims = {};
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("reductions", static_cast<TextValue&>(reductions));
@@ -69,6 +73,7 @@ struct Loop {
     slices.fields(f);
     f("concatenated", concatenated);
     f("swapped", static_cast<TextValue&>(swaps));
+    f("row_dims", static_cast<TextValue&>(row_dims));
   }
 };
 
@@ -95,6 +100,8 @@ Signature without_views(const Signature& s);
 std::optional<Loop> loop_of(const Graph& g, const Node& n);
 bool is_loop(const Node& n, LoopKind kind);
 
+// Whether a tensor changes along rows of the last `row_dims` dims.
+bool varies_along_rows(const Shape& tensor, int64_t row_dims);
 // Whether a tensor, read at `shape`, changes from pixel to pixel.
 bool varies_over_pixels(const Shape& tensor, const Shape& shape);
 

@@ -38,8 +38,12 @@ inline SlicesPass slices_pass(const Slices& c, const Segments& segments,
   pass.bytes.resize(given.size());
   for (size_t tensor = 0, operand = 0; tensor < given.size(); ++operand) {
     const auto at = c.of(operand);
-    pass.form.width.push_back(at ? given[tensor].shape[-1] : 0);
-    pass.form.begin.push_back(at ? c.begin[*at] : 0);
+    const Shape& whole = given[tensor].shape;
+    int64_t step = 1;  // elements from one of the sliced dim to the next
+    for (int64_t d = at ? c.dim(*at) + 1 : 0; d < 0; ++d) step *= whole[d];
+    pass.form.pitch.push_back(
+        at ? Pitch{(c.end[*at] - c.begin[*at]) * step, whole[c.dim(*at)] * step} : Pitch{});
+    pass.form.begin.push_back(at ? c.begin[*at] * step : 0);
     pass.bytes[tensor] = pass.form.begin.back() * size_of(given[tensor].dtype);
     tensor += segments.has_in(operand) ? segments.widths.size() : 1;
   }

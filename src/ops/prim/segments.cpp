@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ops/prim/concat/op.h"
+#include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
 
 namespace ebb::ops {
@@ -62,23 +63,40 @@ bool same_segment(const Segments& p, size_t out, size_t in) {
   return locate(p, p.segmented_out, out).segment == locate(p, p.segmented_in, in).segment;
 }
 
+bool repeat_segments(const Segments& p, std::span<const Type> segments) {
+  bool own = true, ones = true;
+  for (size_t k = 0; k < segments.size(); ++k) {
+    own &= segments[k].shape[p.dim] == p.widths[k];
+    ones &= segments[k].shape[p.dim] == 1;
+  }
+  return p.dim != -1 && ones && !own;
+}
+
 std::vector<Type> concat_types(const Segments& p, std::span<const Type> in,
                                std::string_view subject) {
+  const size_t count = p.widths.size();
   std::vector<Type> out;
   for (size_t i = 0; i < in.size();) {
-    Type full = in[i++];
-    if (p.has_in(out.size())) {
-      require(full.shape.rank() > 0 && full.shape[-1] == p.widths[0], subject, ": segment 0 of ",
-              out.size(), " must be ", p.widths[0], " wide (got ", full, ")");
-      for (size_t k = 1; k < p.widths.size(); ++k, ++i) {
-        Type next = full;
-        next.shape[-1] = p.widths[k];
-        require(i < in.size() && in[i] == next, subject, ": segment ", k, " of ", out.size(),
-                " must be ", next, i < in.size() ? str(" (got ", in[i], ")") : "");
-      }
-      full.shape[-1] = p.width();
+    if (!p.has_in(out.size())) {
+      out.push_back(in[i++]);
+      continue;
     }
+    const size_t there = std::min(count, in.size() - i);
+    Type full = in[i];
+    const auto segments = in.subspan(i, there);
+    for (const Type& t : segments)
+      require(-p.dim <= t.shape.rank(), subject, ": segments of ", out.size(), " have no dim ",
+              p.dim.value(), " (got ", t, ")");
+    const bool repeat = there == count && repeat_segments(p, segments);
+    for (size_t k = 0; k < count; ++k) {
+      Type next = full;
+      next.shape[p.dim] = repeat ? 1 : p.widths[k];
+      require(k < there && segments[k] == next, subject, ": segment ", k, " of ", out.size(),
+              " must be ", next, k < there ? str(" (got ", segments[k], ")") : "");
+    }
+    full.shape[p.dim] = p.width();
     out.push_back(full);
+    i += count;
   }
   return out;
 }
@@ -87,8 +105,14 @@ std::vector<Value> concat_values(const Segments& p, std::span<const Value> in) {
   std::vector<Value> out;
   for (size_t i = 0; i < in.size();) {
     const size_t count = p.has_in(out.size()) ? p.widths.size() : 1;
-    const auto segments = in.subspan(i, count);
-    out.push_back(concat({segments.begin(), segments.end()}, -1));
+    std::vector<Value> segments(in.begin() + static_cast<int64_t>(i),
+                                in.begin() + static_cast<int64_t>(i + count));
+    for (size_t k = 0; k < count && count > 1; ++k) {
+      Shape s = segments[k].shape();
+      s[p.dim] = p.widths[k];
+      segments[k] = broadcast_to(segments[k], s);
+    }
+    out.push_back(concat(segments, p.dim));
     i += count;
   }
   return out;
@@ -102,7 +126,7 @@ std::vector<Type> split_types(const Segments& p, std::span<const Type> full) {
     out.pop_back();
     for (const int64_t w : p.widths) {
       out.push_back(full[k]);
-      out.back().shape[-1] = w;
+      out.back().shape[p.dim] = w;
     }
   }
   return out;
@@ -117,7 +141,7 @@ std::vector<Value> split_values(const Segments& p, std::span<const Value> full) 
     }
     int64_t at = 0;
     for (const int64_t w : p.widths) {
-      out.push_back(slice(full[k], -1, at, at + w));
+      out.push_back(slice(full[k], p.dim, at, at + w));
       at += w;
     }
   }

@@ -1,23 +1,29 @@
-// Segments: operands or results that consist of several tensors, concatenated along the last dim.
-// They replace a `concat` before the op and `slice`s after it, without copies.
+// Segments: operands or results that consist of several tensors, concatenated along one dim, the
+// channels (the last) or the tokens. They replace a `concat` before the op and `slice`s after it,
+// without copies.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "base/optional_text.h"
 #include "ir/op.h"
 
 namespace ebb::ops {
 
 // All segmented operands and results have the same widths.
 struct Segments {
-  std::vector<int64_t> widths;         // sizes of the last dim, in order; [] or two and more
+  std::vector<int64_t> widths;         // sizes of the dim, in order; [] or two and more
   std::vector<int64_t> segmented_in;   // segmented operands, ascending
   std::vector<int64_t> segmented_out;  // segmented results, ascending
+  // From the last, -1, on. Along others than it an operand may have size 1 in all its segments: the
+  // weights of each.
+  OptionalNumber<-1> dim = {};
   void fields(auto&& f) {
     f("widths", widths);
     f("segmented_in", segmented_in);
     f("segmented_out", segmented_out);
+    f("segment_dim", static_cast<TextValue&>(dim));
   }
   bool has_in(size_t operand) const;
   bool has_out(size_t result) const;
@@ -33,6 +39,9 @@ void check_segments(const Segments& p, size_t operands, size_t results, std::str
 std::vector<Type> concat_types(const Segments& p, std::span<const Type> in,
                                std::string_view subject);
 std::vector<Value> concat_values(const Segments& p, std::span<const Value> in);
+
+// Whether these tensors, the segments of an operand, have size 1 each along the dim, for all of it.
+bool repeat_segments(const Segments& p, std::span<const Type> segments);
 
 // The operand that input tensor `in` is, or is a segment of.
 size_t operand_of(const Segments& p, size_t in);

@@ -13,12 +13,14 @@ std::optional<size_t> Slices::of(size_t operand) const {
   return static_cast<size_t>(at - operands.begin());
 }
 
-void Slices::add(size_t operand, int64_t b, int64_t e) {
+void Slices::add(size_t operand, int64_t b, int64_t e, int64_t dim) {
+  if (dim != -1) dims.values.resize(operands.size(), -1);
   const auto before = std::ranges::lower_bound(operands, static_cast<int64_t>(operand));
   const auto at = before - operands.begin();
   operands.insert(before, static_cast<int64_t>(operand));
   begin.insert(begin.begin() + at, b);
   end.insert(end.begin() + at, e);
+  if (dim != -1 || !dims.empty()) dims.values.insert(dims.values.begin() + at, dim);
 }
 
 void check_disjoint(const Segments& p, const Slices& c, std::string_view subject) {
@@ -29,19 +31,22 @@ void check_disjoint(const Segments& p, const Slices& c, std::string_view subject
 
 std::vector<Type> slice_types(const Slices& c, std::vector<Type> in, std::string_view subject) {
   require(c.begin.size() == c.operands.size() && c.end.size() == c.operands.size(), subject,
-          ": columns need a begin and an end each (", c.operands.size(), ", ", c.begin.size(), ", ",
+          ": slices need a begin and an end each (", c.operands.size(), ", ", c.begin.size(), ", ",
           c.end.size(), ")");
+  require(c.dims.empty() || c.dims.values.size() == c.operands.size(), subject,
+          ": slices need a dim each (", c.operands.size(), ", ", c.dims.values.size(), ")");
   for (size_t i = 0; i < c.operands.size(); ++i) {
     const int64_t k = c.operands[i];
     require(k >= 0 && k < static_cast<int64_t>(in.size()) && (i == 0 || c.operands[i - 1] < k),
-            subject, ": operands with columns must rise within the ", in.size(), " there are (got ",
-            k, ")");
+            subject, ": sliced operands must rise within the ", in.size(), " there are (got ", k,
+            ")");
     Type& t = in[static_cast<size_t>(k)];
-    require(
-        t.shape.rank() > 0 && 0 <= c.begin[i] && c.begin[i] < c.end[i] && c.end[i] <= t.shape[-1],
-        subject, ": columns [", c.begin[i], ",", c.end[i], ") must lie in operand ", k, " (got ", t,
-        ")");
-    t.shape[-1] = c.end[i] - c.begin[i];
+    const int64_t dim = c.dim(i);
+    require(dim < 0 && -dim <= t.shape.rank() && 0 <= c.begin[i] && c.begin[i] < c.end[i] &&
+                c.end[i] <= t.shape[dim],
+            subject, ": [", c.begin[i], ",", c.end[i], ") must lie in dim ", dim, " of operand ", k,
+            " (got ", t, ")");
+    t.shape[dim] = c.end[i] - c.begin[i];
   }
   return in;
 }
@@ -49,7 +54,7 @@ std::vector<Type> slice_types(const Slices& c, std::vector<Type> in, std::string
 std::vector<Value> slice_values(const Slices& c, std::vector<Value> in) {
   for (size_t i = 0; i < c.operands.size(); ++i) {
     Value& v = in[static_cast<size_t>(c.operands[i])];
-    v = slice(v, -1, c.begin[i], c.end[i]);
+    v = slice(v, c.dim(i), c.begin[i], c.end[i]);
   }
   return in;
 }

@@ -1,5 +1,5 @@
-// Slices: operands that are a range of columns of a wider tensor. They replace a `slice` before the
-// op, without a copy.
+// Slices: operands that are a range of a dim of a larger tensor: columns, some heads, some tokens.
+// They replace a `slice` before the op, without a copy.
 #pragma once
 
 #include <optional>
@@ -7,22 +7,26 @@
 #include <string_view>
 #include <vector>
 
+#include "base/optional_text.h"
 #include "ops/prim/segments.h"
 
 namespace ebb::ops {
 
-// Operand operands[i] is [begin[i], end[i]) of the last dim of its input.
+// Operand operands[i] is [begin[i], end[i]) of dim(i) of its input.
 struct Slices {
   std::vector<int64_t> operands;  // ascending
   std::vector<int64_t> begin, end;
+  OptionalNumbers dims = {};  // from the last, -1, on; []: all are it
   void fields(auto&& f) {
     f("sliced", operands);
     f("begin", begin);
     f("end", end);
+    f("sliced_dims", static_cast<TextValue&>(dims));
   }
   std::optional<size_t> of(size_t operand) const;  // its index in the lists
-  // Adds an operand: [b, e) of its input.
-  void add(size_t operand, int64_t b, int64_t e);
+  int64_t dim(size_t index) const { return dims.empty() ? -1 : dims.values[index]; }
+  // Adds an operand: [b, e) of its input's dim (from the last, -1, on).
+  void add(size_t operand, int64_t b, int64_t e, int64_t dim = -1);
 };
 
 // Throws Error where an operand is both segmented and sliced.

@@ -77,15 +77,21 @@ Value table_for(Value x, Value table, double rest) {
   return reshape(table, s);
 }
 
+// x with the elements of each pair exchanged. What follows the pairs meets a sine of 0, so it may
+// be exchanged too where that makes one swap of all.
+Value partner_of(Value x, const Pairs& p) {
+  const int64_t run = p.half_split ? p.count : 1, width = x.shape()[-1];
+  if (width % (2 * run) == 0) return swap_runs(x, run);
+  return concat({swap_runs(slice(x, -1, 0, 2 * p.count), run), slice(x, -1, 2 * p.count, width)},
+                -1);
+}
+
 // y = x cos' + partner sin', where partner has the elements of each pair exchanged: one expression
 // of x's shape. The tables with both elements of a pair are small, and all layers share them.
 std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> in) {
   const Value x = in[0];
   const Pairs p = pairs_of(s);
-  const int64_t run = p.half_split ? p.count : 1;
-  Value partner = swap_runs(slice(x, -1, 0, 2 * p.count), run);
-  const int64_t width = x.shape()[-1];
-  if (2 * p.count < width) partner = concat({partner, slice(x, -1, 2 * p.count, width)}, -1);
+  const Value partner = partner_of(x, p);
   const Value minus = map({in[2]}, [](auto v) { return -v[0]; });
   const bool inverse = s.as<Rope>().inverse;
   const Value sin = join_pairs(inverse ? in[2] : minus, inverse ? minus : in[2], p.half_split);

@@ -10,7 +10,6 @@
 #include "backend/cuda/generated/map_strided.h"
 #include "backend/cuda/generated/pixel_text.h"
 #include "backend/cuda/generated/reduce_text.h"
-#include "backend/cuda/generated/row_text.h"
 #include "support/host_loops.h"
 
 namespace ebb::cuda {
@@ -21,12 +20,6 @@ Scalar in(int64_t i) { return Scalar::input(i); }
 Scalar silu(const Scalar& x) { return x * sigmoid(x); }
 
 // ---- maps --------------------------------------------------------------------------------------
-
-std::vector<double> evaluated(const Expr& e, const std::vector<double>& x) {
-  std::vector<double> y(e.results().size());
-  e.evaluate(x, y);
-  return y;
-}
 
 void expect_flat(int64_t count, bool unaligned, DType dtype) {
   using Kind = SegmentedMap::Operand;
@@ -85,22 +78,6 @@ TEST(loops_on_host, segmented_flat_map__finds_its_segment) {
   }
   expect_results(text.code, p.data(), {.blocks = static_cast<int>(blocks), .threads = text.threads},
                  out, [&](size_t k, int64_t i) { return 3 * x[k].get(i); });
-}
-
-// Element `at` of the last dim as an operand with swapped runs reads it; 0: it is not swapped.
-int64_t swapped(int64_t at, int64_t run) {
-  if (run == 0) return at;
-  return at / run % 2 == 0 ? at + run : at - run;
-}
-
-// The element of tensor i at flat index `at` of the space.
-double element(const IterationSpace& space, size_t i, const Buffer& b, int64_t at) {
-  int64_t offset = 0;
-  for (size_t d = space.sizes.size(); d-- > 0;) {
-    offset += at % space.sizes[d] * space.strides[i][d];
-    at /= space.sizes[d];
-  }
-  return b.get(offset);
 }
 
 void expect_strided(const Shape& shape, const std::vector<Type>& types, bool unaligned) {
@@ -223,166 +200,6 @@ TEST(loops_on_host, reductions__give_sums_and_maxima) {
           expect_reduced({40, 70}, 0, maximum, direct, t, unaligned);   // columns
           expect_reduced({2, 50, 12}, 1, maximum, direct, t, unaligned);
         }
-}
-
-// ---- rows --------------------------------------------------------------------------------------
-
-// The reductions of an expression along `length` elements: `at(i, e)` is input i at element e.
-std::vector<double> reductions_of(const Expr& e, size_t inputs, const std::vector<bool>& maximum,
-                                  int64_t length,
-                                  const std::function<double(size_t, int64_t)>& at) {
-  std::vector<double> x(inputs + maximum.size());
-  for (size_t t = 0; t < maximum.size(); ++t) {
-    double all = maximum[t] ? -INFINITY : 0;
-    for (int64_t i = 0; i < length; ++i) {
-      for (size_t k = 0; k < inputs; ++k) x[k] = at(k, i);
-      const double v = evaluated(e, x)[t];
-      all = maximum[t] ? std::max(all, v) : all + v;
-    }
-    x[inputs + t] = all;
-  }
-  return x;
-}
-
-struct Rows {
-  std::vector<Scalar> results;
-  std::vector<Type> in;
-  std::vector<bool> maximum;
-  std::vector<DType> out;
-  std::vector<RowExtent> extents;
-  int64_t partial_rows = 0;
-  std::vector<int64_t> runs = {};  // of swapped inputs
-};
-
-void expect_rows(const Rows& r, const Shape& shape, bool unaligned) {
-  RowForm f{.expr = Expr(static_cast<int64_t>(r.in.size() + r.maximum.size()), r.results),
-            .in = {},
-            .out = r.out,
-            .maximum = r.maximum,
-            .extents = r.extents,
-            .partial_rows = r.partial_rows,
-            .space = {},
-            .unaligned = unaligned};
-  std::vector<Type> all = r.in;
-  all.push_back({DType::f32, shape});
-  std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
-  reduced.back() = true;
-  f.space = make_iteration_space(shape, all, reduced);
-  for (const Type& t : r.in) f.in.push_back(t.dtype);
-  f.swaps.runs = r.runs;
-  constexpr int sm_count = 1;
-  RowText text = write_rows(f, row_layout(f, sm_count), capability);
-  const int64_t length = f.length(), rows = f.rows();
-  std::vector<Buffer> x, out;
-  for (size_t i = 0; i < r.in.size(); ++i)
-    x.push_back(Buffer::random(f.in[i], r.in[i].shape.numel(), static_cast<int>(i), unaligned));
-  for (size_t k = 0; k < r.out.size(); ++k)
-    out.emplace_back(r.out[k],
-                     r.extents[k] == RowExtent::element ? rows * length
-                     : r.extents[k] == RowExtent::row   ? rows
-                                                        : rows / r.partial_rows * length,
-                     unaligned);
-  const auto read = [&](size_t i, int64_t row, int64_t e) {
-    return element(f.space, i, x[i], row * length + swapped(e, f.swaps.run(i)));
-  };
-  std::vector<std::vector<double>> reduced_rows;
-  for (int64_t row = 0; row < rows; ++row)
-    reduced_rows.push_back(reductions_of(f.expr, x.size(), f.maximum, length,
-                                         [&](size_t i, int64_t e) { return read(i, row, e); }));
-  const auto of_row = [&](size_t k, int64_t row, int64_t e) {
-    std::vector<double> all = reduced_rows[static_cast<size_t>(row)];
-    for (size_t i = 0; i < x.size(); ++i) all[i] = read(i, row, e);
-    return evaluated(f.expr, all)[f.reductions() + k];
-  };
-  expect_results(text, x, out, {.blocks = static_cast<int>(text.blocks)}, [&](size_t k, int64_t i) {
-    if (r.extents[k] == RowExtent::row) return of_row(k, i, 0);
-    if (r.extents[k] == RowExtent::element) return of_row(k, i / length, i % length);
-    double sum = 0;
-    for (int64_t s = 0; s < r.partial_rows; ++s)
-      sum += of_row(k, i / length * r.partial_rows + s, i % length);
-    return sum;
-  });
-}
-
-// A layer norm with its statistics; a softmax; the gradient of a norm with sums across rows.
-Rows norm_of(const Shape& s, DType t) {
-  const double inverse = 1.0 / static_cast<double>(s[-1]);
-  const Scalar rest = in(0) - in(3) * inverse, scale = rsqrt(in(4) * inverse + 1e-5);
-  const Type w{DType::f32, {s[-1]}};
-  return {{in(0), rest * rest, rest * scale * in(1) + in(2), in(3) * inverse},
-          {{t, s}, w, w},
-          {false, false},
-          {t, DType::f32},
-          {RowExtent::element, RowExtent::row}};
-}
-Rows softmax_of(const Shape& s, DType t) {
-  const Scalar e = exp(in(0) - in(1));
-  return {{in(0), e, e / in(2)}, {{t, s}}, {true, false}, {t}, {RowExtent::element}};
-}
-Rows gradient_of(const Shape& s, DType t) {
-  const double inverse = 1.0 / static_cast<double>(s[-1]);
-  const Scalar g = in(1) * in(2);
-  const Type w{DType::f32, {s[-1]}};
-  return {{g, g * in(0), g - (in(3) + in(0) * in(4)) * inverse, in(1) * in(0)},
-          {{t, s}, {t, s}, w},
-          {false, false},
-          {t, DType::f32},
-          {RowExtent::element, RowExtent::partial},
-          4};
-}
-
-TEST(loops_on_host, rows__give_norms_softmax_and_gradients) {
-  for (const DType t : {DType::f32, DType::bf16})
-    for (const bool unaligned : {false, true})
-      for (const Shape& s : {Shape{8, 24}, Shape{8, 70}, Shape{4, 600}}) {
-        expect_rows(norm_of(s, t), s, unaligned);
-        expect_rows(softmax_of(s, t), s, unaligned);
-        expect_rows(gradient_of(s, t), s, unaligned);
-      }
-}
-
-// The rotation of an RMS norm: x, its partners, gamma, its partners, cos, sin.
-Rows rotated_norm_of(const Shape& s, DType t, int64_t run) {
-  const Scalar rstd = rsqrt(in(6) * (1.0 / static_cast<double>(s[-1])) + 1e-5);
-  const Type w{DType::f32, {s[-1]}}, table{DType::f32, {s[0], 1, s[-1]}};
-  return {{in(0) * in(0), rstd * (in(0) * in(2) * in(4) + in(1) * in(3) * in(5))},
-          {{t, s}, {t, s}, w, w, table, table},
-          {false},
-          {t},
-          {RowExtent::element},
-          0,
-          {0, run, 0, run, 0, 0}};
-}
-
-// The gradient of an RMS norm behind a rotation, without its scale: x, dy, its partners, cos, sin.
-Rows rotated_gradient_of(const Shape& s, DType t, int64_t run) {
-  const Scalar d = in(1) * in(3) + in(2) * in(4), sum = in(5);
-  const Type table{DType::f32, {s[-1]}};
-  return {{d * in(0), d - in(0) * sum, d * in(0)},
-          {{t, s}, {t, s}, {t, s}, table, table},
-          {false},
-          {t, DType::f32},
-          {RowExtent::element, RowExtent::partial},
-          4,
-          {0, 0, run, 0, 0}};
-}
-
-TEST(loops_on_host, rows__swap_runs) {
-  for (const DType t : {DType::f32, DType::bf16})
-    for (const bool unaligned : {false, true})
-      for (const auto& [width, run] : {std::pair<int64_t, int64_t>{64, 1},
-                                       {64, 32},
-                                       {128, 32},
-                                       {96, 48},
-                                       {70, 35},
-                                       {600, 300},
-                                       {600, 1},
-                                       {72, 2}}) {
-        const Shape s = {3, 2, width};
-        expect_rows(rotated_norm_of(s, t, run), s, unaligned);
-        const Shape rows = {8, width};
-        expect_rows(rotated_gradient_of(rows, t, run), rows, unaligned);
-      }
 }
 
 // ---- pixels ------------------------------------------------------------------------------------

@@ -51,10 +51,10 @@ struct Flat {
   }
 };
 
-// Whether some operand's first column lies off the alignment of its tensor.
+// Whether some operand's first element lies off the alignment of its tensor.
 bool begins_off(const SlicesForm& slices, const std::vector<DType>& types) {
-  for (size_t i = 0; i < slices.width.size(); ++i)
-    if (slices.width[i] > 0 && slices.begin[i] * size_of(types[i]) % Signature::alignment != 0)
+  for (size_t i = 0; i < slices.pitch.size(); ++i)
+    if (slices.has(i) && slices.begin[i] * size_of(types[i]) % Signature::alignment != 0)
       return true;
   return false;
 }
@@ -144,16 +144,16 @@ MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& d
   std::vector<DType> types;
   for (const Type& t : in) types.push_back(t.dtype);
   std::vector<Type> tensors;  // those that matter for the space
-  std::vector<int64_t> widths = slices.width;
+  std::vector<Pitch> pitches = slices.pitch;
   for (size_t i = 0; i < in.size(); ++i) {
     const bool used = expr.uses(static_cast<int64_t>(i));
     tensors.push_back(used ? in[i] : Type{DType::f32, Shape{}});
-    if (!used && i < widths.size()) widths[i] = 0;
+    if (!used && i < pitches.size()) pitches[i] = {};
   }
   tensors.push_back({DType::f32, shape});
   if (!segments.widths.empty()) tensors.push_back({DType::f32, {shape[-1]}});  // keeps the last dim
   IterationSpace space = make_iteration_space(
-      shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())), widths);
+      shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())), pitches);
   space.strides.resize(in.size() + 1);
   if (space.rank() == 1 && segments.widths.empty() &&
       !swaps.any()) {  // every tensor is full or one element

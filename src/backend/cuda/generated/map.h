@@ -26,7 +26,7 @@ class MapPass {
     Shape shape;
     std::vector<Type> in;
     std::vector<DType> out;
-    SlicesForm slices = {};  // of `in`, which are the columns
+    SlicesForm slices = {};  // of `in`, which are the slices
     SwapsForm swaps = {};    // of `in`
     bool unaligned = false;  // see Signature::aligned
   };

@@ -111,7 +111,7 @@ int vector_along(const RowForm& f) {
   for (size_t k = 0; k < f.out.size(); ++k)
     if (f.extents[k] == RowExtent::element) along.push_back(f.out[k]);
   if (along.empty()) along.push_back(DType::f32);
-  int64_t vector = std::gcd<int64_t, int64_t>(vector_of(along), f.length());
+  int64_t vector = std::gcd<int64_t, int64_t>(vector_of(along), f.run());
   for (size_t i = 0; i < f.in.size(); ++i)
     if (f.expr.uses(static_cast<int64_t>(i)) && f.space.strides[i].back() != 0)
       vector = std::gcd(vector, f.slices.grain(i));

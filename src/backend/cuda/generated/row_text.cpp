@@ -4,7 +4,9 @@
 #include <bit>
 #include <limits>
 #include <map>
+#include <span>
 
+#include "backend/cuda/generated/row_addresses.h"
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/ptx/emit.h"
 #include "codegen/expr_writer.h"
@@ -30,8 +32,11 @@ class RowWriter {
         rounds_(rounds_of(form)),
         writer_(b_, form.expr, rates(), narrow()),
         reduced_(form.reductions()) {
-    for (size_t i = 0; i < form.in.size(); ++i)
-      if (layout.residency[i] != Residency::none) text_.used.push_back(i);
+    for (size_t i = 0, tensor = 0; i < form.in.size(); tensor += form.segments.of(i++)) {
+      if (layout.residency[i] == Residency::none) continue;
+      used_.push_back(i);
+      for (size_t k = 0; k < form.segments.of(i); ++k) text_.used.push_back(tensor + k);
+    }
   }
 
   RowText write() {
@@ -95,7 +100,7 @@ class RowWriter {
       const std::vector<U64> here = inputs_here(), behind = inputs_behind(here);
       in_ = behind;
       std::vector<std::vector<Words>> next(form_.in.size());
-      for (const size_t i : text_.used)
+      for (const size_t i : used_)
         for (size_t s = 0; s < held_[i].size(); ++s)
           next[i].push_back(
               load(i, static_cast<int>(s), inside(static_cast<int>(s)) ? more_inside : more));
@@ -104,7 +109,7 @@ class RowWriter {
         if (out_at_[k]) out_[k] = out_at_[k].get();
       row();
       add_to_sums();
-      for (const size_t i : text_.used) {
+      for (const size_t i : used_) {
         for (size_t s = 0; s < next[i].size(); ++s) b_.set(held_[i][s], next[i][s]);
         if (in_at_[i]) in_at_[i].set(behind[i]);
       }
@@ -124,7 +129,7 @@ class RowWriter {
     held_.resize(form_.in.size());
     in_at_.resize(form_.in.size());
     out_at_.resize(form_.out.size());
-    for (const size_t i : text_.used) {
+    for (const size_t i : used_) {
       if (layout_.residency[i] == Residency::resident)
         for (int s = 0; s < layout_.steps; ++s) held_[i].push_back(b_.var(loaded_[i].at(s)));
       if (form_.row_stride(i) != 0) in_at_[i] = b_.var(in_[i]);
@@ -140,7 +145,7 @@ class RowWriter {
   }
   std::vector<U64> inputs_here() {
     std::vector<U64> at = in_;
-    for (const size_t i : text_.used)
+    for (const size_t i : used_)
       if (in_at_[i]) at[i] = in_at_[i].get();
     if (block_sums_) {
       own_.base = own_at_.get();
@@ -149,7 +154,7 @@ class RowWriter {
     return at;
   }
   std::vector<U64> inputs_behind(std::vector<U64> at) {
-    for (const size_t i : text_.used)
+    for (const size_t i : used_)
       if (in_at_[i]) at[i] = at[i] + row_bytes(i, form_.in[i], false);
     return at;
   }
@@ -196,47 +201,46 @@ class RowWriter {
     std::vector<U64> base;
     for (size_t i = 0; i < text_.used.size() + form_.out.size(); ++i)
       base.push_back(b_.pointer(text_.pointers));
-    const std::vector<int64_t> sizes(form_.space.sizes.begin(), form_.space.sizes.end() - 1);
+    const auto row_dim = form_.row_dim();
+    const std::vector<int64_t> sizes(form_.space.sizes.begin(),
+                                     form_.space.sizes.begin() + row_dim);
     const std::vector<U32> at = Coordinates(b_, sizes).of(row_);
     const U64 first = mul_wide(lane_, layout_.vector);
     std::map<std::vector<int64_t>, U64> known;
-    const auto slot = [&](U64 from, const std::vector<int64_t>& strides, DType dtype) {
-      const std::vector<int64_t> outer(strides.begin(), strides.end() - 1);
+    const auto row = [&](U64 from, const std::vector<int64_t>& strides, DType dtype) {
+      const std::vector<int64_t> outer(strides.begin(), strides.begin() + row_dim);
       if (!known.contains(outer)) known[outer] = Strides(b_, outer).offset(at);
-      const U64 row = address(from, known[outer], dtype);
-      return strides.back() == 0 ? row : address(row, first, dtype);
+      return address(from, known[outer], dtype);
     };
     in_.resize(form_.in.size());
-    for (size_t u = 0; u < text_.used.size(); ++u) {
-      const size_t i = text_.used[u];
-      in_[i] = slot(base[u], form_.space.strides[i], form_.in[i]);
-      if (form_.swaps.moves(i, layout_.vector)) find_swapped(i);
+    size_t tensor = 0;
+    for (const size_t i : used_) {
+      const size_t count = form_.segments.of(i);
+      in_[i] = count == 1 ? row(base[tensor], form_.space.strides[i], form_.in[i])
+                          : addresses_.in_segment(i, std::span(base).subspan(tensor, count), at);
+      tensor += count;
+      if (!along(i)) continue;
+      if (addresses_.moves(i))
+        moved_[i] = addresses_.vectors(i, lane_);
+      else
+        in_[i] = address(in_[i], first, form_.in[i]);
     }
     for (size_t k = 0; k < form_.out.size(); ++k) {
-      const U64 from = base[text_.used.size() + k];
+      const U64 from = base[tensor + k];
       if (per(k, RowExtent::row))
         out_.push_back(address(from, widen(row_), form_.out[k]));
       else
         out_.push_back(per(k, RowExtent::partial)
                            ? from
-                           : slot(from, form_.space.strides.back(), form_.out[k]));
-    }
-  }
-  // From a thread's first vector to those of operand i that it reads, by step, in bytes: its runs
-  // change places.
-  void find_swapped(size_t i) {
-    const int64_t bytes = layout_.vector * size_of(form_.in[i]);
-    for (int s = 0; s < layout_.steps; ++s) {
-      const U32 at = lane_ + static_cast<uint32_t>(s * layout_.lanes);
-      const U32 from = swapped_vector(b_, at, form_.swaps.run(i) / layout_.vector);
-      swapped_[i].push_back(mul_wide(from, bytes) - mul_wide(lane_, bytes));
+                           : address(row(from, form_.space.strides.back(), form_.out[k]), first,
+                                     form_.out[k]));
     }
   }
 
   // ---- loads ---------------------------------------------------------------------------------
 
   Words load(size_t i, int step, Pred when) {
-    if (const auto by = swapped_.find(i); by != swapped_.end())
+    if (const auto by = moved_.find(i); by != moved_.end())
       return b_.load(form_.in[i], layout_.vector,
                      Address{in_[i] + by->second[static_cast<size_t>(step)], 0, when});
     const int64_t offset = int64_t{step} * layout_.lanes * layout_.vector * size_of(form_.in[i]);
@@ -246,11 +250,11 @@ class RowWriter {
   void load_all(Residency residency) {
     loaded_.resize(form_.in.size());
     for (int s = 0; s < layout_.steps; ++s)
-      for (const size_t i : text_.used)
+      for (const size_t i : used_)
         if (layout_.residency[i] == residency) loaded_[i].emplace(s, load(i, s, inside(s)));
   }
   void load_rows() {
-    for (const size_t i : text_.used)
+    for (const size_t i : used_)
       if (layout_.residency[i] == Residency::row)
         loaded_[i].emplace(0, b_.load(form_.in[i], 1, Address{in_[i]}));
   }
@@ -377,7 +381,7 @@ class RowWriter {
   void write_elements() {
     const auto fetch = [this](int s) {
       if (s < layout_.steps)
-        for (const size_t i : text_.used)
+        for (const size_t i : used_)
           if (layout_.residency[i] == Residency::streamed) value(i, phase_ * phase_steps + s, 0);
     };
     std::vector<size_t> outputs;
@@ -445,6 +449,7 @@ class RowWriter {
   std::vector<int> rounds_;
   ExprWriter writer_;
   RowText text_;
+  std::vector<size_t> used_;   // inputs
   int phase_ = 0, taken_ = 0;  // taken_: floats of shared memory in use
   U32 tid_, lane_, group_, row_;
   Pred valid_, inside_, store_all_, store_last_;
@@ -453,8 +458,9 @@ class RowWriter {
   int stage_bytes_ = 0;
   SharedAddress own_, other_;
   Pred leads_, there_;
-  std::vector<U64> in_, out_;                   // addresses
-  std::map<size_t, std::vector<U64>> swapped_;  // of inputs whose runs change places
+  std::vector<U64> in_, out_;                 // addresses
+  std::map<size_t, std::vector<U64>> moved_;  // of inputs, by step
+  RowAddresses addresses_{b_, form_, layout_};
   std::vector<F32> reduced_;
   std::vector<std::vector<Var<Kind::f32>>> sums_;  // by output, by element
   std::vector<std::map<int, Words>> loaded_;       // by input, by step

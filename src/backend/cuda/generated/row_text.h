@@ -2,6 +2,7 @@
 // and sums of that across rows.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "backend/cuda/generated/slices.h"
@@ -17,6 +18,15 @@ namespace ebb::cuda {
 // What an output has a value for; partial: a column reduction over `partial_rows` rows.
 enum class RowExtent : uint8_t { element, row, partial };
 
+// Inputs that are several tensors side by side along a dim of rows: `widths` of it each.
+struct RowSegments {
+  std::vector<int64_t> widths;            // []: none are
+  std::vector<bool> segmented, repeated;  // by input; repeated: of size 1 along the dim
+  int64_t dim = 0;                        // of the space; for RowPass from the last, -1, on
+  bool any() const { return !widths.empty(); }
+  size_t of(size_t i) const { return any() && segmented[i] ? widths.size() : 1; }
+};
+
 // The expression takes the inputs, then the reductions; it gives the reductions' operands, then the
 // outputs. A term may use the reductions before its own.
 struct RowForm {
@@ -25,17 +35,24 @@ struct RowForm {
   std::vector<bool> maximum;       // of the reductions: else sums
   std::vector<RowExtent> extents;  // of the outputs
   int64_t partial_rows = 0;        // rows that are summed; 0: none are
-  IterationSpace space;            // [rows..., length]; strides of the inputs, then of elements
-  SlicesForm slices = {};          // of the inputs
-  SwapsForm swaps = {};            // of the inputs
-  bool unaligned = false;          // single elements only
+  // [rows..., row...], the dims of a row being the reduced ones; strides of the inputs, then of
+  // elements. What changes along a row does so along its last dim.
+  IterationSpace space;
+  SlicesForm slices = {};     // of the inputs
+  SwapsForm swaps = {};       // of the inputs
+  RowSegments segments = {};  // the space is of the whole inputs, dense
+  bool unaligned = false;     // single elements only
 
   size_t reductions() const { return maximum.size(); }
-  int64_t length() const { return space.sizes.back(); }
-  int64_t rows() const { return space.numel(0, space.rank() - 1); }
+  // The dims of rows, and those behind them of a row.
+  int64_t row_dim() const { return std::ranges::find(space.reduced, true) - space.reduced.begin(); }
+  int64_t length() const { return space.numel(row_dim(), space.rank()); }
+  int64_t rows() const { return space.numel(0, row_dim()); }
+  // The elements of a row that every input has, or repeats, one behind the other.
+  int64_t run() const { return space.sizes.back(); }
   // From row to row of a partial reduction.
   int64_t row_stride(size_t i) const {
-    return space.rank() > 1 ? space.strides[i][static_cast<size_t>(space.rank()) - 2] : 0;
+    return row_dim() > 0 ? space.strides[i][static_cast<size_t>(row_dim()) - 1] : 0;
   }
 };
 
@@ -59,7 +76,8 @@ RowLayout row_layout(const RowForm& form, int sm_count);
 // The phase of each reduction: after those that its operand uses.
 std::vector<int> rounds_of(const RowForm& form);
 
-// A generated kernel; like StridedText. Its outputs are those of the form.
+// A generated kernel; like StridedText, `used` counting every segment. Its outputs are those of the
+// form.
 struct RowText {
   codegen::Kernel code;
   codegen::Parameters parameters;

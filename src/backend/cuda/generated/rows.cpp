@@ -1,5 +1,6 @@
 #include "backend/cuda/generated/rows.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "backend/cuda/generated/kernel.h"
@@ -27,9 +28,11 @@ struct RowPass::State {
   std::optional<RowKernel> kernel;
 };
 
-bool RowPass::supports(const Shape& shape, bool partials) {
-  return shape.rank() > 0 && shape[-1] > 1 &&
-         shape[-1] <= (partials ? longest_row_with_partials : longest_row) &&
+bool RowPass::supports(const Shape& shape, int64_t row_dims, bool partials) {
+  if (shape.rank() < row_dims) return false;
+  int64_t length = 1;
+  for (int64_t d = 1; d <= row_dims; ++d) length *= shape[-d];
+  return length > 1 && length <= (partials ? longest_row_with_partials : longest_row) &&
          shape.numel() < int64_t{1} << 31;
 }
 
@@ -46,18 +49,30 @@ RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, con
                .space = {},
                .slices = options.slices,
                .swaps = options.swaps,
+               .segments = options.segments,
                .unaligned = options.unaligned};
-  std::vector<int64_t> widths = options.slices.width;
+  std::vector<Pitch> pitches = options.slices.pitch;
   for (size_t i = 0; i < in.size(); ++i) {
     form.in.push_back(in[i].dtype);
     if (expr.uses(static_cast<int64_t>(i))) continue;
     in[i] = {};
-    if (i < widths.size()) widths[i] = 0;
+    if (i < pitches.size()) pitches[i] = {};
   }
   in.push_back({DType::f32, shape});
+  if (form.segments.any()) {  // keeps their dim
+    Shape along = shape;
+    for (int64_t d = -1; - d <= shape.rank(); --d)
+      if (d != form.segments.dim) along[d] = 1;
+    in.push_back({DType::f32, along});
+  }
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
-  reduced.back() = true;
-  form.space = make_iteration_space(shape, in, reduced, widths);
+  std::fill(reduced.end() - options.row_dims, reduced.end(), true);
+  form.space = make_iteration_space(shape, in, reduced, pitches);
+  if (form.segments.any()) {
+    const std::vector<int64_t> along = form.space.strides.back();
+    form.space.strides.pop_back();
+    form.segments.dim = std::ranges::find(along, 1) - along.begin();
+  }
   state_->kernel.emplace(form, device);
 }
 

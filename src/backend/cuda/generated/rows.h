@@ -14,22 +14,26 @@
 namespace ebb::cuda {
 
 // `expr` takes the inputs, then the reductions; it gives the reductions' operands, then the
-// outputs. A term may use the reductions before its own. Outputs have a value for each element of
-// `shape` [...,T,C], row [...,T,1] or partial [...,T/partial_rows,C]. Sums are in f32 and in a
-// fixed order. An output may be the memory of an input of the same type.
+// outputs. A term may use the reductions before its own. Rows are the last `row_dims` dims R of
+// `shape` [...,T,R...]; outputs have a value for each element, row, or partial
+// [...,T/partial_rows,R...]. run() takes all segments, in order. What changes along a row does so
+// along its last dim. Sums are in f32 and in a fixed order. An output may be the memory of an input
+// of the same type.
 class RowPass {
  public:
   struct Options {
     std::vector<bool> maximum;  // of the reductions: else sums
     std::vector<DType> out;
     std::vector<RowExtent> extents;
+    int64_t row_dims = 1;
     int64_t partial_rows = 0;
-    SlicesForm slices = {};  // of the inputs, which are the columns
+    SlicesForm slices = {};  // of the inputs, which are the slices
     SwapsForm swaps = {};    // of the inputs
+    RowSegments segments = {};
     bool unaligned = false;  // see Signature::aligned
   };
   // Rows of 2 to 16384 elements; with partial column reductions to 8192.
-  static bool supports(const Shape& shape, bool partials);
+  static bool supports(const Shape& shape, int64_t row_dims, bool partials);
   RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
           CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;

@@ -1,4 +1,4 @@
-// SlicesForm: operands of generated kernels that are some columns of wider tensors.
+// SlicesForm: operands of generated kernels that are slices of larger tensors.
 #pragma once
 
 #include <cstddef>
@@ -6,15 +6,18 @@
 #include <numeric>
 #include <vector>
 
+#include "ir/iteration_space.h"
+
 namespace ebb::cuda {
 
-// By operand; [] if no operand is sliced. Passes take the addresses of the first columns.
+// By operand; [] if no operand is sliced. Passes take the addresses of the first elements.
 struct SlicesForm {
-  std::vector<int64_t> width;  // of the tensor's rows; 0: the operand is not sliced
-  std::vector<int64_t> begin;  // its first column
+  std::vector<Pitch> pitch;
+  std::vector<int64_t> begin;  // the first element
 
-  // Vectors that divide this lie whole in every row of operand i, and aligned; 0: any does.
-  int64_t grain(size_t i) const { return i < width.size() ? std::gcd(width[i], begin[i]) : 0; }
+  bool has(size_t i) const { return i < pitch.size() && pitch[i].kept > 0; }
+  // Vectors that divide this lie whole in every block of operand i, and aligned; 0: any does.
+  int64_t grain(size_t i) const { return has(i) ? std::gcd(pitch[i].width, begin[i]) : 0; }
 };
 
 }  // namespace ebb::cuda

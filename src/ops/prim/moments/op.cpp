@@ -70,11 +70,11 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   }
 }
 
-// Of rows, or of pixels and groups of channels.
+// Of rows, also of several dims, or of pixels and groups of channels.
 std::optional<LoopForm> loop(const Signature& s) {
   const auto& a = s.as<Moments>();
   const Shape& x = s.in[0].shape;
-  const bool rows = a.axis == x.rank() - 1;
+  const bool rows = a.axis == x.rank() - 1 || (a.groups == 1 && a.axis > 1);
   if (rows ? a.groups != 1 : a.axis != 1) return {};
   LoopForm f{.space = x, .groups = rows ? 0 : a.groups, .starts = true};
   for (int64_t d = a.axis; d < x.rank() - (rows ? 0 : 1); ++d) f.dims.push_back(d);

@@ -1,0 +1,38 @@
+// Addresses of rows that are not one dense run: their elements change places, heads share them, or
+// rows of one input are in several tensors.
+#pragma once
+
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/generated/row_text.h"
+#include "codegen/index.h"
+
+namespace ebb::cuda {
+
+class RowAddresses {
+ public:
+  RowAddresses(codegen::Builder& b, const RowForm& form, const RowLayout& layout)
+      : b_(b), form_(form), layout_(layout) {}
+
+  // Whether the vectors of input i lie elsewhere than one behind the other.
+  bool moves(size_t i) const { return !is_flat(i) || form_.swaps.moves(i, layout_.vector); }
+  // Where in a row of input i the thread's vectors lie, by step, in bytes.
+  std::vector<codegen::U64> vectors(size_t i, codegen::U32 lane);
+  // The row of input i, in its segment. `base`: of each; `at`: the row's coordinates.
+  codegen::U64 in_segment(size_t i, std::span<const codegen::U64> base,
+                          std::vector<codegen::U32> at);
+
+ private:
+  bool is_flat(size_t i) const;
+
+  codegen::Builder& b_;
+  const RowForm& form_;
+  const RowLayout& layout_;
+  std::map<std::pair<int64_t, std::vector<int64_t>>, std::vector<codegen::U64>> known_;
+  std::vector<codegen::SegmentChoice> choice_;  // none, or that of all inputs in segments
+};
+
+}  // namespace ebb::cuda
