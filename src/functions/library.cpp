@@ -14,6 +14,7 @@ namespace {
 class Key {
  public:
   Key(const Function& f, std::span<const TensorRef> in, std::span<const AttributeValue> values) {
+    text_.reserve(512);  // one allocation for most
     put(&f);
     put(in.size());
     for (const TensorRef& t : in) {

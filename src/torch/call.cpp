@@ -63,6 +63,8 @@ struct TakeAttribute {
 
 Arguments taken(const Function& f, const StackValue* stack) {
   Arguments out;
+  out.operands.reserve(f.operands.size());
+  out.attributes.reserve(f.attributes.size());
   for (const Operand& o : f.operands) take_operand(o.kind, *stack++, out.operands);
   for (const functions::Attribute& a : f.attributes)
     out.attributes.push_back(std::visit(TakeAttribute{*stack++}, a.value));
@@ -121,6 +123,7 @@ class Operands {
  public:
   Operands(const Function& f, std::vector<OwnedTensor>& tensors)
       : f_(f), tensors_(tensors), device_(device_of(f, tensors)) {
+    refs_.reserve(tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) {
       refs_.push_back(ref(tensors[i].get(), f, i));
       const auto past = reinterpret_cast<uintptr_t>(refs_[i].data) % Signature::alignment;
@@ -207,6 +210,8 @@ void call(const Function& f, StackValue* stack) {
   const TorchDevice device = operands.device();
   const Prepared& p = library_of(device).prepare(f, operands.refs(), arguments.attributes);
   std::vector<void*> in, out;
+  in.reserve(operands.refs().size());
+  out.reserve(p.results().size());
   for (size_t i = 0; i < operands.refs().size(); ++i) {
     if (p.wants_copy(i)) operands.copy(i);
     in.push_back(operands.refs()[i].data);
