@@ -31,16 +31,15 @@ bool amx_takes(const AmxProblem& p) {
 }
 
 AmxMatmul::AmxMatmul(const AmxProblem& p)
-    : p_(p), amx_(amx_kernels()), threads_(omp_get_max_threads()) {
-  const bool one_pixel = p.kh * p.kw == 1 && p.stride == 1;
+    : p_(p), amx_(amx_kernels()), taps_(p.kh * p.kw), threads_(omp_get_max_threads()) {
+  const bool one_pixel = taps_ == 1 && p.stride == 1;
   const bool padded = p.top + p.left + p.bottom + p.right > 0;
   in_place_ =
       one_pixel && !padded && p.k % kTileDepth == 0 && p.images * p.h * p.w % kTileRows == 0;
   depth_ = rounded_up(p.k, kTileDepth);
   place_tiles();
   divide();
-  for (int64_t t = 0; t < p.kh * p.kw; ++t)
-    shifts_.push_back((t / p.kw * row_ + t % p.kw) * depth_);
+  for (int64_t t = 0; t < taps_; ++t) shifts_.push_back((t / p.kw * row_ + t % p.kw) * depth_);
 }
 
 // The copy is one row of positions: what pads a row on the right pads the next one on the left, and
@@ -74,14 +73,14 @@ void AmxMatmul::divide() {
   // enough chunks for all threads, as long as a panel is packed for many tiles
   const int64_t wanted = ceil_div(4 * threads_, std::max<int64_t>(panels_, 1));
   // What a panel reads again for every pixel of the kernel, or all that every panel reads.
-  const int64_t channels = p_.kh * p_.kw > 1 ? panel_ : depth_;
+  const int64_t channels = taps_ > 1 ? panel_ : depth_;
   const int64_t most = std::max<int64_t>(8, kChunkBytes / (kTileRows * channels * 2));
   chunk_ = std::clamp(ceil_div(tiles, wanted), int64_t{4}, most);
   chunk_ = rounded_up(ceil_div(tiles, std::max<int64_t>(1, ceil_div(tiles, chunk_))), 2);
   chunks_ = tiles == 0 ? 0 : ceil_div(tiles, chunk_);
   copy_bytes_ = in_place_ ? 0 : rounded_up(positions_ * depth_ * 2, kLine);
-  own_bytes_ = rounded_up(
-      p_.kh * p_.kw * kColumns * panel_ * 2 + (chunk_ * kTileRows + 1) * kColumns * 4, 4096);
+  own_bytes_ =
+      rounded_up(taps_ * kColumns * panel_ * 2 + (chunk_ * kTileRows + 1) * kColumns * 4, 4096);
   scratch_bytes_ = copy_bytes_ + threads_ * own_bytes_ + kLine;
 }
 
@@ -102,71 +101,101 @@ void AmxMatmul::copy_row(const Args& args, uint16_t* to, int64_t row) const {
   std::fill(to + last * depth_, to + end * depth_, uint16_t{0});
 }
 
-// A panel of weights and a chunk of tiles.
-void AmxMatmul::block(const Args& args, const uint16_t* a, int64_t index) const {
-  const int64_t taps = p_.kh * p_.kw;
-  char* const first = reinterpret_cast<char*>(aligned(args.scratch)) + copy_bytes_ +
-                      omp_get_thread_num() * own_bytes_;
-  auto* const panel = reinterpret_cast<uint16_t*>(first);
-  auto* const bias = reinterpret_cast<float*>(first + taps * kColumns * panel_ * 2);
-  float* const sums = bias + kColumns;
-  const int64_t begin = index / panels_ * chunk_, column = index % panels_ * kColumns;
-  const int64_t end = std::min(begin + chunk_, static_cast<int64_t>(tiles_.size()));
-  const int64_t columns = std::min(kColumns, p_.o - column);
+// The columns of one panel, and the scratch memory of a thread.
+struct AmxMatmul::Panel {
+  const Args& args;
+  const uint16_t* a;
+  int64_t column, count;  // the first one, and how many
+  uint16_t* weights;      // packed
+  float *bias, *sums;
+};
+
+AmxMatmul::Panel AmxMatmul::panel(const Args& args, const uint16_t* a, int64_t column) const {
+  char* const own = reinterpret_cast<char*>(aligned(args.scratch)) + copy_bytes_ +
+                    omp_get_thread_num() * own_bytes_;
+  auto* const bias = reinterpret_cast<float*>(own + taps_ * kColumns * panel_ * 2);
+  const int64_t count = std::min(kColumns, p_.o - column);
   std::fill_n(bias, kColumns, 0.0f);
   if (args.bias)
     visit_dtype(p_.bias, [&](auto zero) {
       const auto* const from = static_cast<const decltype(zero)*>(args.bias) + column;
-      for (int64_t j = 0; j < columns; ++j) bias[j] = static_cast<float>(from[j]);
+      for (int64_t j = 0; j < count; ++j) bias[j] = static_cast<float>(from[j]);
     });
-  const auto* const weights = static_cast<const uint16_t*>(args.weights) + column * taps * p_.k;
+  return {args, a, column, count, reinterpret_cast<uint16_t*>(own), bias, bias + kColumns};
+}
+
+// Channels from k on, of every pixel of the kernel.
+void AmxMatmul::pack(const Panel& to, int64_t k) const {
+  const auto* const from = static_cast<const uint16_t*>(to.args.weights) + to.column * taps_ * p_.k;
+  const int64_t width = std::min(panel_, p_.k - k), size = rounded_up(width, kTileDepth);
+  for (int64_t t = 0; t < taps_; ++t)
+    amx_->pack_right({.rows = to.count,
+                      .width = width,
+                      .from = from + t * p_.k + k,
+                      .step = taps_ * p_.k,
+                      .to = to.weights + t * size * kTileRows,
+                      .to_step = taps_ * size * kTileRows});
+}
+
+// One or two tiles, to `sums`.
+void AmxMatmul::multiply(const Panel& p, std::span<const Tile> tiles, int64_t k,
+                         float* sums) const {
+  const int64_t deep = ceil_div(std::min(panel_, p_.k - k), kTileDepth);
+  amx_->gemm({.m = static_cast<int64_t>(tiles.size()),
+              .n = ceil_div(p.count, kTileRows),
+              .k = deep,
+              .a = {.first = p.a + tiles[0].position * depth_ + k,
+                    .row = p_.stride * depth_,
+                    .next = kTileDepth,
+                    .step = (tiles.back().position - tiles[0].position) * depth_},
+              .b = p.weights,
+              .b_step = taps_ * deep * kTileSize,
+              .taps = taps_,
+              .shifts = shifts_.data(),
+              .c = sums,
+              .c_row = kColumns,
+              .accumulate = k > 0});
+}
+
+// Asks for the memory of the result, to be there when the tiles have been multiplied.
+void AmxMatmul::prefetch(const Panel& p, std::span<const Tile> tiles) const {
+  const auto* const to = static_cast<const uint16_t*>(p.args.c) + p.column;
+  for (const Tile& tile : tiles)
+    for (const int32_t pixel : tile.pixels)
+      if (pixel >= 0) __builtin_prefetch(to + pixel * p_.o, 1);
+}
+
+void AmxMatmul::write(const Panel& p, std::span<const Tile> tiles, const float* sums) const {
+  const auto* const residual = static_cast<const uint16_t*>(p.args.residual);
+  for (const Tile& tile : tiles) {
+    amx_->write({.rows = kTileRows,
+                 .columns = p.count,
+                 .sums = sums,
+                 .bias = p.bias,
+                 .pixels = tile.pixels,
+                 .residual = residual ? residual + p.column : nullptr,
+                 .residual_rows = p_.residual_rows,
+                 .to = static_cast<uint16_t*>(p.args.c) + p.column,
+                 .step = p_.o});
+    sums += kTileRows * kColumns;
+  }
+}
+
+// A panel and a chunk of tiles.
+void AmxMatmul::block(const Args& args, const uint16_t* a, int64_t index) const {
+  const Panel p = panel(args, a, index % panels_ * kColumns);
+  std::span<const Tile> chunk(tiles_);
+  chunk = chunk.subspan(static_cast<size_t>(index / panels_ * chunk_));
+  chunk = chunk.first(std::min(chunk.size(), static_cast<size_t>(chunk_)));
   for (int64_t k = 0; k < p_.k; k += panel_) {
-    const int64_t width = std::min(panel_, p_.k - k), deep = ceil_div(width, kTileDepth);
     const bool last = k + panel_ >= p_.k;
-    for (int64_t t = 0; t < taps; ++t)
-      amx_->pack_right({.rows = columns,
-                        .width = width,
-                        .from = weights + t * p_.k + k,
-                        .step = taps * p_.k,
-                        .to = panel + t * deep * kTileSize,
-                        .to_step = taps * deep * kTileSize});
-    for (int64_t i = begin; i < end; i += 2) {
-      const Tile& tile = tiles_[static_cast<size_t>(i)];
-      const bool two = i + 1 < end;
-      const int64_t next = two ? tiles_[static_cast<size_t>(i + 1)].position : 0;
-      if (last) {  // while the tiles multiply
-        for (int64_t j = i; j < std::min(i + 2, end); ++j)
-          for (const int32_t pixel : tiles_[static_cast<size_t>(j)].pixels)
-            if (pixel >= 0)
-              __builtin_prefetch(static_cast<uint16_t*>(args.c) + pixel * p_.o + column, 1);
-      }
-      amx_->gemm({.m = two ? 2 : 1,
-                  .n = ceil_div(columns, kTileRows),
-                  .k = deep,
-                  .a = {.first = a + tile.position * depth_ + k,
-                        .row = p_.stride * depth_,
-                        .next = kTileDepth,
-                        .step = (next - tile.position) * depth_},
-                  .b = panel,
-                  .b_step = taps * deep * kTileSize,
-                  .taps = taps,
-                  .shifts = shifts_.data(),
-                  .c = sums + (i - begin) * kTileRows * kColumns,
-                  .c_row = kColumns,
-                  .accumulate = k > 0});
-      if (!last) continue;
-      for (int64_t j = i; j < std::min(i + 2, end); ++j)
-        amx_->write({.rows = kTileRows,
-                     .columns = columns,
-                     .sums = sums + (j - begin) * kTileRows * kColumns,
-                     .bias = bias,
-                     .pixels = tiles_[static_cast<size_t>(j)].pixels,
-                     .residual = args.residual
-                                     ? static_cast<const uint16_t*>(args.residual) + column
-                                     : nullptr,
-                     .residual_rows = p_.residual_rows,
-                     .to = static_cast<uint16_t*>(args.c) + column,
-                     .step = p_.o});
+    pack(p, k);
+    for (size_t i = 0; i < chunk.size(); i += 2) {
+      const auto tiles = chunk.subspan(i, std::min<size_t>(2, chunk.size() - i));
+      float* const sums = p.sums + i * kTileRows * kColumns;
+      if (last) prefetch(p, tiles);
+      multiply(p, tiles, k, sums);
+      if (last) write(p, tiles, sums);
     }
   }
 }

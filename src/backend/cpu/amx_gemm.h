@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "core/dtype.h"
@@ -51,13 +51,20 @@ class AmxMatmul {
     int64_t position = 0;  // of a, as it is read: its first row's, at the kernel's first pixel
     int32_t pixels[16];
   };
+  struct Panel;  // of weights, and what a thread makes of it
   void place_tiles();
   void divide();
   void copy_row(const Args& args, uint16_t* to, int64_t row) const;
+  Panel panel(const Args& args, const uint16_t* a, int64_t column) const;
+  void pack(const Panel& to, int64_t k) const;
+  void multiply(const Panel& p, std::span<const Tile> tiles, int64_t k, float* sums) const;
+  void prefetch(const Panel& p, std::span<const Tile> tiles) const;
+  void write(const Panel& p, std::span<const Tile> tiles, const float* sums) const;
   void block(const Args& args, const uint16_t* a, int64_t index) const;
 
   AmxProblem p_;
   const AmxKernels* amx_;
+  int64_t taps_ = 1;  // pixels of the kernel
   bool in_place_ = false;
   int64_t depth_ = 0;             // channels of a as it is read
   int64_t row_ = 0, height_ = 0;  // positions from row to row; rows from image to image

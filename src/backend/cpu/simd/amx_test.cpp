@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -101,6 +102,7 @@ TEST(amx, softmax_in_two_tiles__equals_softmax_of_the_columns) {
   constexpr float kFactor = 0.25f;
   const Aligned<float> scores(kKeys * kColumns);
   const Aligned<uint16_t> p(rounded_up(kKeys, kTileDepth) * kColumns);
+  std::fill_n(p.data, rounded_up(kKeys, kTileDepth) * kColumns, uint16_t{0xffff});
   std::vector<float> max(kColumns, -std::numeric_limits<float>::infinity());
   std::vector<float> sum(kColumns, 0.0f), result(kWidth * kColumns, 0.0f);
   std::vector<double> want(kColumns, 0.0);
