@@ -210,6 +210,14 @@ Summands summands_of(const Signature& s) {
   return sum;
 }
 
+bool is_sum_in(const Signature& s, DType dtype) {
+  if (!is_sum_of_one_product(s)) return false;
+  const Summands e = summands_of(s);
+  for (size_t i = 0; i < s.in.size(); ++i)
+    if (s.in[i].dtype != dtype && i != e.bias) return false;
+  return s.out[0].dtype == dtype;
+}
+
 std::vector<Value> without_last_operand(Graph& g, const Signature& s, const Attrs& in_f32,
                                         std::span<const Value> in) {
   require(in.size() > contraction_of(s).first_operand(), s.op->name,

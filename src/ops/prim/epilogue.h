@@ -57,6 +57,8 @@ struct Summands {
 Summands summands_of(const Signature& s);
 // Whether the use is such a sum, of one product.
 bool is_sum_of_one_product(const Signature& s);
+// Whether operands and result of such a sum have this dtype; the bias may have any.
+bool is_sum_in(const Signature& s, DType dtype);
 
 // Where a run's bias or residual is, or null.
 inline const void* address_of(const std::optional<size_t>& input, const Call& c) {

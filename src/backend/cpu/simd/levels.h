@@ -1,6 +1,8 @@
-// The tables that loops.cpp, panels.cpp and tiles.cpp are compiled into, one a level.
+// The tables that loops.cpp, panels.cpp and tiles.cpp are compiled into, one a level, and that of
+// amx.cpp.
 #pragma once
 
+#include "backend/cpu/simd/amx.h"
 #include "backend/cpu/simd/loops.h"
 #include "backend/cpu/simd/panels.h"
 #include "backend/cpu/simd/tiles.h"
@@ -18,5 +20,7 @@ extern const PanelKernels panels_v4;
 extern const TileKernels tiles_base;
 extern const TileKernels tiles_v3;
 extern const TileKernels tiles_v4;
+
+extern const AmxKernels amx_v4;  // AVX-512 with bf16, and AMX
 
 }  // namespace ebb::cpu

@@ -1,3 +1,6 @@
+#include <dnnl.hpp>
+
+#include "backend/cpu/onednn_faults.h"
 #include "backend/cpu/simd/levels.h"
 
 namespace ebb::cpu {
@@ -54,6 +57,15 @@ std::vector<const TileKernels*> all_tile_kernels() {
 const TileKernels& tile_kernels() {
   static const TileKernels* const chosen = all_tile_kernels().front();
   return *chosen;
+}
+
+// oneDNN asks the system for the tiles' registers, which it gives to no process unasked.
+const AmxKernels* amx_kernels() {
+#if defined(__x86_64__)
+  constexpr auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+  if ((onednn_isa() & amx) == amx) return &amx_v4;
+#endif
+  return nullptr;
 }
 
 }  // namespace ebb::cpu

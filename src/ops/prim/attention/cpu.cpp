@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ir/kernel.h"
+#include "ops/prim/attention/cpu_amx.h"
 #include "ops/prim/attention/cpu_head.h"
 
 namespace ebb::ops::cpu {
@@ -175,9 +176,15 @@ Program prepare(const Signature& s, const Tune&, Device&) {
 
 std::vector<Kernel> attention() {
   return {{.op = "attention",
+           .name = "attention_amx",
+           .supports = amx_attention_supports,
+           .prepare = prepare_amx_attention,
+           .efficiency = {.3, .8}},
+          {.op = "attention",
            .name = "attention_tiles",
            .supports = +[](const Signature&, const Device&) { return true; },
-           .prepare = prepare}};
+           .prepare = prepare,
+           .efficiency = {.1, .8}}};
 }
 
 }  // namespace ebb::ops::cpu

@@ -1,5 +1,7 @@
 // conv2d: of dtypes that oneDNN takes here through it, of others widened for it in the workspace,
-// and by panels of our own where oneDNN has no fast code for the activations.
+// by panels of our own where oneDNN has no fast code for the activations, and of bf16 on matrix
+// tiles where the processor has them.
+#include "backend/cpu/amx_gemm.h"
 #include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/widen.h"
 #include "ops/prim/conv2d/cpu_problem.h"
@@ -78,10 +80,41 @@ Program prepare_panels(const Signature& s, const Tune&, Device&) {
   return {.workspace = product.scratch_bytes(), .run = run};
 }
 
+// The same on matrix tiles.
+ebb::cpu::AmxProblem amx_problem(const Signature& s) {
+  const ConvGeometry g = conv2d_geometry(s);
+  const Summands e = summands_of(s);
+  ebb::cpu::AmxProblem p{.images = g.n, .h = g.h, .w = g.w, .k = g.c, .o = g.o};
+  p.kh = g.kh, p.kw = g.kw, p.stride = g.stride;
+  p.top = g.top, p.left = g.left, p.bottom = g.bottom, p.right = g.right;
+  if (e.bias) p.bias = s.in[*e.bias].dtype;
+  p.residual_rows = e.rows;
+  return p;
+}
+
+bool supports_amx(const Signature& s, const Device&) {
+  return is_sum_in(s, DType::bf16) && ebb::cpu::amx_takes(amx_problem(s));
+}
+
+Program prepare_amx(const Signature& s, const Tune&, Device&) {
+  const Summands e = summands_of(s);
+  const ebb::cpu::AmxMatmul product(amx_problem(s));
+  const auto run = [=](const Call& c) {
+    product.run({c.in[0], c.in[1], address_of(e.bias, c), address_of(e.residual, c), c.out[0],
+                 c.workspace});
+  };
+  return {.workspace = product.scratch_bytes(), .run = run};
+}
+
 }  // namespace
 
 std::vector<Kernel> conv2d() {
   return {{.op = "conv2d",
+           .name = "conv2d_amx",
+           .supports = supports_amx,
+           .prepare = prepare_amx,
+           .efficiency = {.9, .9}},
+          {.op = "conv2d",
            .name = "conv2d_panels",
            .supports = supports_panels,
            .prepare = prepare_panels,

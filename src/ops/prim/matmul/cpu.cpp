@@ -1,5 +1,7 @@
 // matmul: of operands in one dtype that oneDNN multiplies here through it, of others widened for it
-// in the workspace, and by panels of our own where oneDNN has no fast code for the activations.
+// in the workspace, by panels of our own where oneDNN has no fast code for the activations, and of
+// bf16 on matrix tiles where the processor has them.
+#include "backend/cpu/amx_gemm.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/widen.h"
@@ -104,10 +106,41 @@ Program prepare_panels(const Signature& s, const Tune&, Device&) {
   return {.workspace = product.scratch_bytes(), .run = run};
 }
 
+// The same on matrix tiles.
+ebb::cpu::AmxProblem amx_problem(const Signature& s) {
+  const MatmulSizes z = matmul_sizes(s);
+  const Summands e = summands_of(s);
+  ebb::cpu::AmxProblem p{.w = z.lead.numel() * z.m, .k = z.k, .o = z.n};
+  if (e.bias) p.bias = s.in[*e.bias].dtype;
+  p.residual_rows = e.rows;
+  return p;
+}
+
+bool supports_amx(const Signature& s, const Device&) {
+  const auto& t = s.as<Matmul>();
+  return is_sum_in(s, DType::bf16) && !t.trans_a && t.trans_b && !t.row_sums &&
+         s.in[1].shape.rank() == 2 && ebb::cpu::amx_takes(amx_problem(s));
+}
+
+Program prepare_amx(const Signature& s, const Tune&, Device&) {
+  const Summands e = summands_of(s);
+  const ebb::cpu::AmxMatmul product(amx_problem(s));
+  const auto run = [=](const Call& call) {
+    product.run({call.in[0], call.in[1], address_of(e.bias, call), address_of(e.residual, call),
+                 call.out[0], call.workspace});
+  };
+  return {.workspace = product.scratch_bytes(), .run = run};
+}
+
 }  // namespace
 
 std::vector<Kernel> matmul() {
   return {{.op = "matmul",
+           .name = "matmul_amx",
+           .supports = supports_amx,
+           .prepare = prepare_amx,
+           .efficiency = {.9, .9}},
+          {.op = "matmul",
            .name = "matmul_panels",
            .supports = supports_panels,
            .prepare = prepare_panels,
