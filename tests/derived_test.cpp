@@ -244,9 +244,9 @@ struct Expected {
   double inner = 0;  // unit of intermediate roundings, if it is not f32's
 };
 
-// Ops whose tensor-core kernels round intermediate values between their two matmuls to the inputs'
-// dtype, since tensor cores take no other operands; or the result of a matmul before its
-// activation or factor, on its way to memory.
+// Ops whose kernels on tensor cores, or on a processor's matrix tiles, round intermediate values
+// between their two matmuls to the inputs' dtype, since those take no other operands; or the result
+// of a matmul before its activation or factor, on its way to memory.
 bool rounds_inside(const Case& c) {
   if (c.kernel && c.kernel->name == "attention_amx") return true;
   const bool expression = c.op->contraction && !c.op->contraction(c.signature()).epilogue.is_sum();
