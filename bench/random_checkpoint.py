@@ -8,6 +8,11 @@ import argparse
 import pathlib
 import sys
 
+PARSER = argparse.ArgumentParser(description=__doc__,
+                                 formatter_class=argparse.RawDescriptionHelpFormatter)
+PARSER.add_argument("out")
+ARGS = PARSER.parse_args()  # before torch is looked for: --help needs none
+
 BENCH = pathlib.Path(__file__).resolve().parent
 # where torch is not installed, the folder bench/torch is not to pass for it
 sys.path[:] = [p for p in sys.path if pathlib.Path(p).resolve() != BENCH]
@@ -30,10 +35,6 @@ def random_weights(shapes):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out")
-    args = parser.parse_args()
     with torch.device("meta"):
         parts = [("model.diffusion_model.", ldm.LdmUNet(SD15)),
                  ("first_stage_model.", components.Encode(components.VAE)),
@@ -41,7 +42,7 @@ def main():
                  ("cond_stage_model.transformer.", components.ClipText(components.CLIP_L))]
     shapes = {prefix + name: value.shape
               for prefix, net in parts for name, value in net.state_dict().items()}
-    save_file(dict(random_weights(shapes)), args.out)
+    save_file(dict(random_weights(shapes)), ARGS.out)
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ TEST_F(Cli, settings_of_a_diffusion__are_looked_at_before_the_work) {
 TEST_F(Cli, model_of_no_name__is_refused) {
   for (const std::string command : {"train", "explain", "sample x", "eval x", "info x"})
     EXPECT_EQ(error_line(command + " --model ''"),
-              command.substr(0, command.find(' ')) + ": --model must name a model (got '')");
+              command.substr(0, command.find(' ')) + ": --model says nothing (got '')");
 }
 
 TEST_F(Cli, sizes_of_images__are_width_by_height) {
@@ -198,7 +198,7 @@ TEST_F(Cli, config_that_breaks_off__is_located) {
 }
 
 TEST_F(Cli, config_of_no_name__is_refused) {
-  EXPECT_EQ(error_line("train --steps 1 --config ''"), "train: --config must name a file (got '')");
+  EXPECT_EQ(error_line("train --steps 1 --config ''"), "train: --config says nothing (got '')");
 }
 
 TEST_F(Cli, resume__says_why_there_is_nothing_to_resume) {

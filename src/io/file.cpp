@@ -133,6 +133,15 @@ void write_whole_file(const std::string& path, std::string_view text, std::strin
   file.commit();
 }
 
+bool write_new_file(const std::string& path, std::span<const uint8_t> bytes,
+                    std::string_view subject) {
+  struct stat s {};
+  if (::lstat(path.c_str(), &s) == 0) return false;
+  AtomicFile file(path, subject);
+  file.write(bytes);
+  return file.commit_new();
+}
+
 void make_folder(const std::string& path, std::string_view subject) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
@@ -238,14 +247,16 @@ void AtomicFile::write(std::string_view text) {
   write(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
 }
 
-void AtomicFile::commit() {
+void AtomicFile::close() {
   if (::fsync(fd_) != 0) failed("write", errno);
   // close() may be the first to report a full disk (NFS); the descriptor is gone either way.
-  if (::close(std::exchange(fd_, -1)) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int cause = errno;
-    ::unlink(temporary_.c_str());
-    failed("write", cause);
-  }
+  if (::close(std::exchange(fd_, -1)) == 0) return;
+  const int cause = errno;
+  ::unlink(temporary_.c_str());
+  failed("write", cause);
+}
+
+void AtomicFile::sync_folder() {
   std::string folder = std::filesystem::path(path_).parent_path().string();
   if (folder.empty()) folder = ".";
   const int d = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -254,6 +265,35 @@ void AtomicFile::commit() {
   const int cause = ::fsync(d) == 0 || errno == EINVAL ? 0 : errno;
   ::close(d);
   if (cause) failed("write the folder", cause);
+}
+
+void AtomicFile::commit() {
+  close();
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int cause = errno;
+    ::unlink(temporary_.c_str());
+    failed("write", cause);
+  }
+  sync_folder();
+}
+
+bool AtomicFile::commit_new() {
+  close();
+  int cause = ::link(temporary_.c_str(), path_.c_str()) == 0 ? 0 : errno;
+  if (cause != 0 && cause != EEXIST) {  // a file system without links: an empty file takes the name
+    const int claim = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    cause = claim < 0 ? errno : 0;
+    if (claim >= 0) ::close(claim);
+    if (cause == 0 && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      cause = errno;
+      ::unlink(path_.c_str());
+    }
+  }
+  ::unlink(temporary_.c_str());
+  if (cause == EEXIST) return false;
+  if (cause != 0) failed("write", cause);
+  sync_folder();
+  return true;
 }
 
 AppendFile::AppendFile(std::string path, std::string_view subject)

@@ -51,6 +51,11 @@ std::string read_whole_file(const std::string& path, std::string_view subject, i
 // The whole of a small file that is replaced at once: an AtomicFile with this text.
 void write_whole_file(const std::string& path, std::string_view text, std::string_view subject);
 
+// The same of a file that is not there yet: false, and nothing is written, where it is, also where
+// another process made it meanwhile.
+bool write_new_file(const std::string& path, std::span<const uint8_t> bytes,
+                    std::string_view subject);
+
 // Makes the folder and those above it. Throws Error naming `subject` and the cause.
 void make_folder(const std::string& path, std::string_view subject);
 
@@ -79,9 +84,13 @@ class AtomicFile {
   void write(std::span<const uint8_t> bytes);
   void write(std::string_view text);
   void commit();
+  // commit() that replaces nothing: false where something is at `path` by now.
+  bool commit_new();
 
  private:
   [[noreturn]] void failed(std::string_view step, int cause);
+  void close();
+  void sync_folder();
   std::string path_;
   std::string temporary_;
   std::string subject_;

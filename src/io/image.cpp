@@ -147,6 +147,12 @@ std::map<std::string, std::string> read_png_text(const std::string& path) {
   return png_text({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, path);
 }
 
+Shape grid_shape(const Shape& image, int64_t count, int64_t columns, int64_t padding) {
+  columns = std::min(columns, count);
+  const int64_t rows = (count + columns - 1) / columns;
+  return {rows * image[0] + (rows + 1) * padding, columns * image[1] + (columns + 1) * padding};
+}
+
 Tensor image_grid(const std::vector<Tensor>& images, int64_t columns, int64_t padding) {
   require(!images.empty() && columns > 0 && padding >= 0,
           "image_grid: needs images, at least one column and no negative padding (", images.size(),
@@ -155,11 +161,10 @@ Tensor image_grid(const std::vector<Tensor>& images, int64_t columns, int64_t pa
   require(type.dtype == DType::u8 && type.shape.rank() == 3,
           "image_grid: images must be u8[H,W,C]  ", type);
   const int64_t count = static_cast<int64_t>(images.size());
-  columns = std::min(columns, count);
-  const int64_t rows = (count + columns - 1) / columns;
   const int64_t h = type.shape[0], w = type.shape[1], c = type.shape[2];
-  Tensor out(DType::u8,
-             {rows * h + (rows + 1) * padding, columns * w + (columns + 1) * padding, c});
+  const Shape whole = grid_shape(type.shape, count, columns, padding);
+  columns = std::min(columns, count);
+  Tensor out(DType::u8, {whole[0], whole[1], c});
   uint8_t* o = out.span<uint8_t>().data();
   const int64_t stride = out.shape()[1] * c;
   for (int64_t i = 0; i < count; ++i) {

@@ -54,6 +54,8 @@ std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
                                             const std::string& name);
 std::map<std::string, std::string> read_png_text(const std::string& path);
 
+// [H,W] of a grid of so many images [h,w,...].
+Shape grid_shape(const Shape& image, int64_t count, int64_t columns, int64_t padding = 0);
 // u8 images [H,W,C] of one shape in rows of `columns`, `padding` black pixels between and around.
 Tensor image_grid(const std::vector<Tensor>& images, int64_t columns, int64_t padding = 0);
 

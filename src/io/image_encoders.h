@@ -9,9 +9,13 @@
 
 namespace ebb::io {
 
-// u8 [H,W,C], C = 1 or 3; `exif` with its prefix, or empty. Throws Error for sides above 65,535.
+// Pixels a side that files of the formats hold: by its library, by the format, by libpng's usual
+// limit, which readers have.
+constexpr int64_t jpeg_side = 65500, webp_side = 16383, png_side = 1'000'000;
+
+// u8 [H,W,C], C = 1 or 3; `exif` with its prefix, or empty. Throws Error for larger sides.
 std::vector<uint8_t> encode_jpeg(const Tensor& image, std::span<const uint8_t> exif, int quality);
-// `exif` without prefix, or empty. Throws Error for sides above 16,383.
+// `exif` without prefix, or empty. Throws Error for larger sides.
 std::vector<uint8_t> encode_webp(const Tensor& image, std::span<const uint8_t> exif, int quality);
 
 }  // namespace ebb::io

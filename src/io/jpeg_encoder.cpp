@@ -12,6 +12,8 @@
 namespace ebb::io {
 namespace {
 
+static_assert(jpeg_side == JPEG_MAX_DIMENSION);
+
 struct Picture {
   int64_t height = 0, width = 0, channels = 0;
   const uint8_t* pixels = nullptr;
@@ -83,9 +85,9 @@ class Writer {
 std::vector<uint8_t> encode_jpeg(const Tensor& image, std::span<const uint8_t> exif, int quality) {
   const Shape& s = image.shape();
   require(image.dtype() == DType::u8 && s.rank() == 3 && s[0] > 0 && s[1] > 0 &&
-              s[0] <= JPEG_MAX_DIMENSION && s[1] <= JPEG_MAX_DIMENSION && (s[2] == 1 || s[2] == 3),
-          "image: a JPEG must be u8[H,W,C] with C 1 or 3 and sides of 1 to ", JPEG_MAX_DIMENSION,
-          "  ", image.type());
+              s[0] <= jpeg_side && s[1] <= jpeg_side && (s[2] == 1 || s[2] == 3),
+          "image: a JPEG must be u8[H,W,C] with C 1 or 3 and sides of 1 to ", jpeg_side, "  ",
+          image.type());
   return Writer().write({.height = s[0],
                          .width = s[1],
                          .channels = s[2],

@@ -1,6 +1,7 @@
 #include "io/picture_file.h"
 
 #include <cctype>
+#include <filesystem>
 
 #include "base/error.h"
 #include "io/exif_text.h"
@@ -29,6 +30,14 @@ std::vector<uint8_t> exif_for(PictureFormat format, const Texts& text) {
   return exif;
 }
 
+// By the extension of the path.
+std::vector<uint8_t> encoded(const std::string& path, const Tensor& image, const Texts& text,
+                             int quality) {
+  const auto format = picture_format(path);
+  require(format.has_value(), "image: must end in .png, .jpg, .jpeg or .webp  ", path);
+  return encode_picture(*format, image, text, quality);
+}
+
 }  // namespace
 
 std::optional<PictureFormat> picture_format(std::string_view path) {
@@ -40,6 +49,16 @@ std::optional<PictureFormat> picture_format(std::string_view path) {
   if (extension == ".jpg" || extension == ".jpeg") return PictureFormat::jpeg;
   if (extension == ".webp") return PictureFormat::webp;
   return std::nullopt;
+}
+
+std::string_view name_of(PictureFormat format) {
+  constexpr std::string_view names[] = {"PNG", "JPEG", "WebP"};
+  return names[static_cast<size_t>(format)];
+}
+
+int64_t side_limit(PictureFormat format) {
+  constexpr int64_t limits[] = {png_side, jpeg_side, webp_side};
+  return limits[static_cast<size_t>(format)];
 }
 
 std::vector<uint8_t> encode_picture(PictureFormat format, const Tensor& image, const Texts& text,
@@ -56,12 +75,16 @@ std::vector<uint8_t> encode_picture(PictureFormat format, const Tensor& image, c
 void check_picture_text(PictureFormat format, const Texts& text) { exif_for(format, text); }
 
 void write_picture(const std::string& path, const Tensor& image, const Texts& text, int quality) {
-  const auto format = picture_format(path);
-  require(format.has_value(), "image: must end in .png, .jpg, .jpeg or .webp  ", path);
-  const std::vector<uint8_t> bytes = encode_picture(*format, image, text, quality);
   AtomicFile file(path, "image");
-  file.write(bytes);
+  file.write(encoded(path, image, text, quality));
   file.commit();
+}
+
+bool write_new_picture(const std::string& path, const Tensor& image, const Texts& text,
+                       int quality) {
+  std::error_code ignored;  // the name is free, or taken meanwhile
+  if (std::filesystem::exists(path, ignored)) return false;
+  return write_new_file(path, encoded(path, image, text, quality), "image");
 }
 
 Texts picture_text(std::span<const uint8_t> bytes, const std::string& name) {

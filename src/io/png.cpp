@@ -8,6 +8,7 @@
 
 #include "base/utf8.h"
 #include "io/image_decoders.h"
+#include "io/image_encoders.h"
 #include "io/json_cursor.h"
 
 namespace ebb::io {
@@ -288,9 +289,10 @@ std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
 std::vector<uint8_t> encode_png(const Tensor& image,
                                 const std::map<std::string, std::string>& text) {
   const Shape& s = image.shape();
-  require(image.dtype() == DType::u8 && s.rank() == 3 && s[0] > 0 && s[1] > 0 &&
-              s[0] <= 1'000'000 && s[1] <= 1'000'000 && (s[2] == 1 || s[2] == 3),
-          "image: a PNG must be u8[H,W,C] with C 1 or 3 and sides of 1 to 1000000  ", image.type());
+  require(image.dtype() == DType::u8 && s.rank() == 3 && s[0] > 0 && s[1] > 0 && s[0] <= png_side &&
+              s[1] <= png_side && (s[2] == 1 || s[2] == 3),
+          "image: a PNG must be u8[H,W,C] with C 1 or 3 and sides of 1 to ", png_side, "  ",
+          image.type());
   std::vector<png_bytep> rows(static_cast<size_t>(s[0]));
   for (int64_t y = 0; y < s[0]; ++y)
     rows[static_cast<size_t>(y)] = image.span<uint8_t>().data() + y * s[1] * s[2];

@@ -11,6 +11,8 @@
 namespace ebb::io {
 namespace {
 
+static_assert(webp_side == WEBP_MAX_DIMENSION);
+
 std::vector<uint8_t> with_exif(const WebPData& picture, std::span<const uint8_t> exif) {
   const std::unique_ptr<WebPMux, void (*)(WebPMux*)> mux(WebPMuxNew(), WebPMuxDelete);
   const WebPData text{exif.data(), exif.size()};
@@ -30,9 +32,9 @@ std::vector<uint8_t> with_exif(const WebPData& picture, std::span<const uint8_t>
 std::vector<uint8_t> encode_webp(const Tensor& image, std::span<const uint8_t> exif, int quality) {
   const Shape& s = image.shape();
   require(image.dtype() == DType::u8 && s.rank() == 3 && s[0] > 0 && s[1] > 0 &&
-              s[0] <= WEBP_MAX_DIMENSION && s[1] <= WEBP_MAX_DIMENSION && (s[2] == 1 || s[2] == 3),
-          "image: a WebP must be u8[H,W,C] with C 1 or 3 and sides of 1 to ", WEBP_MAX_DIMENSION,
-          "  ", image.type());
+              s[0] <= webp_side && s[1] <= webp_side && (s[2] == 1 || s[2] == 3),
+          "image: a WebP must be u8[H,W,C] with C 1 or 3 and sides of 1 to ", webp_side, "  ",
+          image.type());
   Tensor colour = image;  // the format has no grey
   if (s[2] == 1) {
     colour = Tensor(DType::u8, {s[0], s[1], 3});

@@ -59,6 +59,24 @@ void check_file(const std::string& file, const char* flag) {
           file);
 }
 
+// The files with a component that a flag names: a file, or of diffusers the folder of the component
+// or that of a pipeline, where it is called as in `parts`. Throws Error.
+std::vector<std::string> component_files(const std::string& path, const char* flag,
+                                         const std::vector<std::string>& parts) {
+  check_file(path, flag);
+  if (!std::filesystem::is_directory(path)) return {path};
+  if (std::string own = component_weights(path); !own.empty()) return {own};
+  std::vector<std::string> out;
+  for (const std::string& part : parts)
+    if (std::string file = component_weights((std::filesystem::path(path) / part).string());
+        !file.empty())
+      out.push_back(std::move(file));
+  require(!out.empty(), "generate: ", flag,
+          " takes a file, or a folder of diffusers with weights in ", "it or in its ", parts[0],
+          "/, and this one has none  ", path);
+  return out;
+}
+
 bool is_folder(const std::string& model) { return std::filesystem::is_directory(model); }
 
 // Of a denoiser in diffusers' folder.
@@ -99,11 +117,11 @@ void add_refiner(CheckpointParts& parts, const std::string& file) {
 }  // namespace
 
 LoadedComponent load_autoencoder(const std::string& file, const char* flag) {
-  check_file(file, flag);
+  const std::string weights = component_files(file, flag, {"vae"}).front();
   OpenFiles open;
-  const auto found = components_in(open, file, ModelKind::autoencoder);
+  const auto found = components_in(open, weights, ModelKind::autoencoder);
   if (found.empty())
-    fail_kind(str("generate: ", flag), ModelKind::autoencoder, *open.get(file), file);
+    fail_kind(str("generate: ", flag), ModelKind::autoencoder, *open.get(weights), weights);
   return found.front();
 }
 
@@ -138,11 +156,11 @@ CheckpointParts load_parts(const PartFiles& files,
     out.text_encoders.insert(out.text_encoders.end(), found.begin(), found.end());
     return !found.empty();
   };
-  for (const std::string& file : files.text_encoders) {
-    check_file(file, "--text-encoder");
-    if (!add_encoders(file, false))
-      fail_kind("generate: --text-encoder", ModelKind::text_encoder, *open.get(file), file);
-  }
+  for (const std::string& path : files.text_encoders)
+    for (const std::string& file :
+         component_files(path, "--text-encoder", {"text_encoder", "text_encoder_2"}))
+      if (!add_encoders(file, is_folder(path)))
+        fail_kind("generate: --text-encoder", ModelKind::text_encoder, *open.get(file), file);
   for (const std::string& file : layout.text_encoders) add_encoders(file, is_folder(files.model));
   if (!files.autoencoder.empty())
     out.autoencoder = load_autoencoder(files.autoencoder, "--vae");

@@ -25,6 +25,11 @@ void choose_consistency(GenerateOptions& o, const CheckpointParts& parts, Choice
                           o.guidance, "; flags say others"));
 }
 
+// Rules say how much guidance there is.
+void choose_guidance(GenerateOptions& o) {
+  if (o.guidance_open && !o.rules.empty()) o.guidance = no_guidance;
+}
+
 void choose_sampler(GenerateOptions& o, const CheckpointParts& parts, ChoiceTexts& out) {
   if (o.sampler != "auto") return;
   o.sampler = default_sampler;
@@ -70,6 +75,7 @@ void choose_schedule(GenerateOptions& o, const CheckpointParts& parts, ChoiceTex
 
 ChoiceTexts choose_open(GenerateOptions& o, const CheckpointParts& parts) {
   ChoiceTexts out;
+  choose_guidance(o);
   choose_sampler(o, parts, out);
   choose_own_schedule(o, parts.denoiser);
   choose_schedule(o, parts, out);

@@ -19,10 +19,16 @@ std::string size_text(int64_t bytes) {
   return out.str();
 }
 
+// What is needed, rounded up: it is enough where it is given as --memory.
+std::string need_text(int64_t bytes) {
+  const int64_t digit = bytes >= 1'000'000'000 ? 10'000'000 : 10'000;
+  return size_text((bytes + digit - 1) / digit * digit);
+}
+
 std::string stages_text(const std::vector<StageMemory>& stages) {
   std::string out;
   for (const StageMemory& s : stages)
-    out += str(out.empty() ? "" : ", ", s.name, ' ', size_text(s.bytes));
+    out += str(out.empty() ? "" : ", ", s.name, ' ', need_text(s.bytes));
   return out;
 }
 
@@ -54,7 +60,7 @@ std::string smaller_dtypes(const MemoryChoice& c, int64_t bytes, int64_t limit) 
   if (!c.dtypes) return out;
   for (const auto& [name, taken] : c.dtypes(limit))
     if (taken < bytes)
-      out += str(out.empty() ? "--dtype " : " or ", name, " (then ", size_text(taken), ")");
+      out += str(out.empty() ? "--dtype " : " or ", name, " (then ", need_text(taken), ")");
   return out;
 }
 
@@ -67,7 +73,7 @@ std::string advice(const MemoryChoice& c, const StageMemory& most, int64_t limit
   if (const std::string dtypes = smaller_dtypes(c, most.bytes, limit); !dtypes.empty())
     flags += str(flags.empty() ? "" : ", or by ", dtypes);
   return str(
-      "most is for ", most.name, ", of which ", size_text(most.weights), " for weights; ",
+      "most is for ", most.name, ", of which ", need_text(most.weights), " for weights; ",
       flags.empty() ? "no flag makes that less, but a smaller model does" : "less by " + flags);
 }
 
@@ -97,7 +103,7 @@ int64_t RunMemory::peak() const { return largest(stages).bytes; }
 
 std::string text_of(const RunMemory& memory) {
   const std::string measures = policy_text(memory.policy);
-  return str(size_text(memory.peak()), ": ", stages_text(memory.stages),
+  return str(need_text(memory.peak()), ": ", stages_text(memory.stages),
              measures.empty() ? "" : " (" + measures + ")");
 }
 

@@ -106,7 +106,7 @@ TEST(choose_memory, what_does_not_fit__is_an_error_with_the_numbers) {
   } catch (const OutOfMemory& e) {
     const std::string text = e.what();
     for (const char* part :
-         {"out of memory", "text 0.00 MB", "--memory is 0.00 MB", "decoded in tiles of 32 latents"})
+         {"out of memory", "text 0.01 MB", "--memory is 0.00 MB", "decoded in tiles of 32 latents"})
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
 }
@@ -150,6 +150,17 @@ TEST(choose_memory, advice__is_for_the_largest_stage) {
   EXPECT_EQ(advice({"text", 3 * mb, 2 * mb}, {"sampling", 7 * mb, 6 * mb}, 2, {}),
             "most is for sampling, of which 6.00 MB for weights; no flag makes that less, but a "
             "smaller model does");
+}
+
+// The number that is told is enough where it is given as the limit.
+TEST(run_memory, what_is_needed__is_rounded_up) {
+  const auto text = [](int64_t bytes) {
+    return text_of({.policy = {}, .stages = {{"sampling", bytes, 0}}});
+  };
+  EXPECT_EQ(text(8'270'588), "8.28 MB: sampling 8.28 MB");
+  EXPECT_EQ(text(8'280'000), "8.28 MB: sampling 8.28 MB");
+  EXPECT_EQ(text(1'001'000'000), "1.01 GB: sampling 1.01 GB");
+  EXPECT_EQ(text(999'999'999), "1.00 GB: sampling 1.00 GB");
 }
 
 }  // namespace ebb

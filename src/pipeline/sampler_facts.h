@@ -45,5 +45,7 @@ struct PlotRequest {
   bool steps_given = false;  // `steps` is not the default: an error where it has no meaning
 };
 std::string sampler_plot(const PlotRequest& request);  // throws Error
+// Whether a text begins as such a plot does.
+bool is_sampler_plot(std::string_view svg);
 
 }  // namespace ebb

@@ -185,6 +185,14 @@ std::string title(const PlotRequest& r, const Way& way, const ResolvedRun& run) 
              own_steps ? " steps of its own" : " steps", r.flow ? ", flow model" : "");
 }
 
+// The same for all plots.
+void begin(std::ostream& out) {
+  out << std::fixed << std::setprecision(1)
+      << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 " << width << ' ' << height
+      << "' font-family='sans-serif' font-size='15' fill='#3f3f46'><rect width='" << width
+      << "' height='" << height << "' rx='8' fill='white'/>";
+}
+
 }  // namespace
 
 std::string sampler_plot(const PlotRequest& r) {
@@ -193,15 +201,18 @@ std::string sampler_plot(const PlotRequest& r) {
   const ResolvedRun run = resolved(r);
   const Way way = follow(r, run);
   std::ostringstream out;
-  out << std::fixed << std::setprecision(1)
-      << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 " << width << ' ' << height
-      << "' font-family='sans-serif' font-size='15' fill='#3f3f46'><rect width='" << width
-      << "' height='" << height << "' rx='8' fill='white'/>";
+  begin(out);
   write(out, {14, 30, "start"}, title(r, way, run), " font-size='21' font-weight='bold'");
   draw_levels(out, way.sigmas);
   draw_plane(out, way, {r.flow});
   out << "</svg>\n";
   return out.str();
+}
+
+bool is_sampler_plot(std::string_view svg) {
+  std::ostringstream out;
+  begin(out);
+  return svg.starts_with(out.str());
 }
 
 }  // namespace ebb

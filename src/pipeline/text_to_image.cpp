@@ -209,9 +209,21 @@ void ResolvedTextToImage::set_batch(int64_t pictures) {
   for (RunPass& pass : passes) pass.request.batch = pass.request.options.batch = pictures;
 }
 
+namespace {
+
+Context told_unless(const std::shared_ptr<bool>& quiet, Context c) {
+  if (c.log)
+    c.log = [quiet, log = std::move(c.log)](std::string_view line) {
+      if (!*quiet) log(line);
+    };
+  return c;
+}
+
+}  // namespace
+
 TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOptions options)
     : parts_(std::move(parts)),
-      context_(std::move(context)),
+      context_(told_unless(quiet_, std::move(context))),
       options_(std::move(options)),
       vocabulary_(parts_.tokenizer.empty() ? text::builtin_clip_vocabulary()
                                            : text::ClipVocabulary::open(parts_.tokenizer)),

@@ -73,6 +73,9 @@ struct ResolvedTextToImage {
 // Needs no device. Throws Error for what cannot be asked of the checkpoint.
 ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageRequest& request);
 
+// Of the pictures that are handed out, in pixels.
+ImageSize picture_size(const CheckpointParts& parts, const ResolvedTextToImage& r);
+
 struct Picture {
   int64_t index = 0;        // of the request, from 0
   int64_t batch = 1;        // how many were made at a time
@@ -151,8 +154,9 @@ class TextToImage {
   void release_denoisers();
   void text_stage(DeviceModel& device, const Sketch& s, const MemoryPolicy& policy) const;
   void drop_plans(const ResolvedTextToImage& r, const Sketch& s);
-  std::vector<std::pair<std::string, int64_t>> peaks_in_16_bits(const ResolvedTextToImage& r,
-                                                                const Sketch& s, int64_t limit);
+  std::vector<std::pair<std::string, int64_t>> peaks_in_other_dtypes(const ResolvedTextToImage& r,
+                                                                     const Sketch& s,
+                                                                     int64_t limit);
   MemoryChoice measures(const ResolvedTextToImage& r, const Sketch& s);
   RunMemory fit_batch(ResolvedTextToImage& r, const Sketch& s);
   RunMemory planned(ResolvedTextToImage& r);
@@ -177,6 +181,8 @@ class TextToImage {
                            int64_t first, RunMeter& meter, RunReport& report);
 
   CheckpointParts parts_;
+  // Nothing is told of plans that are only made to know what they would take.
+  std::shared_ptr<bool> quiet_ = std::make_shared<bool>(false);
   Context context_;
   TextToImageOptions options_;
   std::shared_ptr<const text::ClipVocabulary> vocabulary_;

@@ -297,12 +297,16 @@ void TextToImage::drop_plans(const ResolvedTextToImage& r, const Sketch& s) {
     }
 }
 
-// By the name of the dtype.
-std::vector<std::pair<std::string, int64_t>> TextToImage::peaks_in_16_bits(
+// By the name of the dtype. f32 may take less: on a processor its weights are those of the file.
+std::vector<std::pair<std::string, int64_t>> TextToImage::peaks_in_other_dtypes(
     const ResolvedTextToImage& r, const Sketch& s, int64_t limit) {
   drop_plans(r, s);
   std::vector<std::pair<std::string, int64_t>> out;
-  for (const DType dtype : {DType::bf16, DType::f16}) {
+  const DType own = pipeline_.dtype_of(r.first());
+  *quiet_ = true;
+  const std::shared_ptr<void> loud(nullptr, [quiet = quiet_](void*) { *quiet = false; });
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+    if (dtype == own) continue;
     ResolvedTextToImage other = r;
     for (RunPass& pass : other.passes) pass.request.dtype = dtype;
     release();
@@ -323,8 +327,7 @@ MemoryChoice TextToImage::measures(const ResolvedTextToImage& r, const Sketch& s
       .decoder_tiles = {},
       .upscaler_tiles = {},
       .stages = [&](const MemoryPolicy& p) { return stages(r, s, p); }};
-  if (pipeline_.dtype_of(r.first()) == DType::f32)
-    choice.dtypes = [&](int64_t limit) { return peaks_in_16_bits(r, s, limit); };
+  choice.dtypes = [&](int64_t limit) { return peaks_in_other_dtypes(r, s, limit); };
   choice.decoder_tiles = smaller(LatentDecoder::sides(s.latents));
   if (upscaler_ || hires_upscaler_) choice.upscaler_tiles = smaller(Upscaler::sides());
   return choice;

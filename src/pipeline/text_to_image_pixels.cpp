@@ -1,9 +1,22 @@
 // TextToImage: latents to pixels and back, by the autoencoder and upscalers.
+#include <algorithm>
+
 #include "base/error.h"
 #include "core/out_of_memory.h"
 #include "pipeline/text_to_image.h"
 
 namespace ebb {
+namespace {
+
+// A picture f32 [H,W,3] of the last pass, as it is handed out.
+Tensor finished(const ResolvedTextToImage& r, Tensor picture) {
+  for (auto pass = r.passes.rbegin(); pass != r.passes.rend(); ++pass)
+    for (auto mode = pass->modes.rbegin(); mode != pass->modes.rend(); ++mode)
+      picture = (*mode)->finish(std::move(picture));
+  return picture;
+}
+
+}  // namespace
 
 TextToImage::Pixels& TextToImage::pixels_in(DType dtype) {
   if (pixels_.dtype != dtype || pixels_.tiling != tiling_)
@@ -63,10 +76,7 @@ Tensor TextToImage::pixels_of(const ResolvedTextToImage& r, const Tensor& latent
   const auto made = [&] {
     const Tensor pixels = decoded(latents, pipeline_.dtype_of(r.first()),
                                   [&](double share) { progress(half * share); });
-    Tensor out = image_at(pixels, 0);
-    for (auto pass = r.passes.rbegin(); pass != r.passes.rend(); ++pass)
-      for (auto mode = pass->modes.rbegin(); mode != pass->modes.rend(); ++mode)
-        out = (*mode)->finish(out);
+    const Tensor out = finished(r, image_at(pixels, 0));
     if (!upscaler_) return out;
     return enlarged(out, r.request.upscale,
                     [&](double share) { return progress(half + half * share); });
@@ -80,6 +90,24 @@ Tensor TextToImage::pixels_of(const ResolvedTextToImage& r, const Tensor& latent
     tell_("warning: out of memory while decoding: goes on with one component at a time");
   policy_.encoders_leave = policy_.one_by_one = true;
   return made();
+}
+
+ImageSize picture_size(const CheckpointParts& parts, const ResolvedTextToImage& r) {
+  const int64_t factor = parts.denoiser.model->latents(parts.denoiser.config)->factor;
+  const Shape& latents = r.passes.back().request.sample;
+  Shape size{1, latents[0] * factor, latents[1] * factor, 3};
+  const bool changes =
+      std::ranges::any_of(r.passes, [](const RunPass& p) { return !p.modes.empty(); });
+  if (changes) {
+    const Tensor last = finished(r, Tensor(DType::f32, {size[1], size[2], 3}));
+    size = {1, last.shape()[0], last.shape()[1], 3};
+  }
+  if (parts.upscaler)
+    size = Upscaler::scaled(
+        size, r.request.upscale > 0
+                  ? r.request.upscale
+                  : static_cast<double>(scale_of_upscaler(parts.upscaler->component)));
+  return {.height = size[1], .width = size[2]};
 }
 
 RunTools TextToImage::tools(DType dtype, const PassWork& work,

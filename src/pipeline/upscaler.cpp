@@ -40,13 +40,6 @@ EntryCall call_of(const Shape& image) { return {"upscale", {{"pixels", image}}, 
 
 int64_t multiple_of(const Component& c) { return c.model->size_multiple(c.config); }
 
-// As many times as large as its input is what the network makes.
-int64_t scale_of(const Component& c) {
-  const int64_t side = multiple_of(c);
-  const Graph g = entry_graph(*c.model, c.config, call_of({1, side, side, 3}));
-  return g.type(g.outputs().at(0).value).shape[1] / side;
-}
-
 // Mirrored below and to the right to sides that are multiples.
 Tensor padded(const Tensor& image, int64_t multiple) {
   const Shape& s = image.shape();
@@ -96,6 +89,12 @@ Tensor resized(const Tensor& pixels, int64_t height, int64_t width, CircularAxes
 
 }  // namespace
 
+int64_t scale_of_upscaler(const Component& c) {
+  const int64_t side = multiple_of(c);
+  const Graph g = entry_graph(*c.model, c.config, call_of({1, side, side, 3}));
+  return g.type(g.outputs().at(0).value).shape[1] / side;
+}
+
 LoadedComponent load_upscaler(const std::string& file, std::string_view flag) {
   const auto open = std::make_shared<const io::TensorFile>(io::TensorFile::open(file));
   const Component c = component_in(*open, file, ModelKind::upscaler, flag);
@@ -113,7 +112,7 @@ Upscaler::Upscaler(LoadedComponent network, Context context, const UpscaleOption
       options_(options),
       // bf16 has too few bits for pixels
       dtype_(context_.device->fast_in(DType::f16) ? DType::f16 : DType::f32),
-      scale_(scale_of(network_.component)),
+      scale_(scale_of_upscaler(network_.component)),
       plans_(
           [this](const Shape& tile) {
             return entry_plan(network_.component, call_of(tile), dtype_, network_.weights, context_,

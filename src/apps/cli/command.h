@@ -72,13 +72,13 @@ void add_help_paragraph(CLI::App& app, const std::string& text);
 std::vector<std::string> given_fields(const CLI::App& app);
 // Whether the flag of a field was given.
 bool is_given(const CLI::App& app, std::string_view field);
-// Throws Error for a flag of several texts (TextList) that was given with none, which says nothing
-// where no other source of settings names any.
-void check_lists(const CLI::App& app, const std::vector<Field>& fields, std::string_view command);
+// Whether a field is of several texts (base/text_list.h).
+bool is_list(const Field& f);
+// Throws Error for a flag that was given with no text, which says nothing, but for prompts, and
+// where settings come from a picture or a file (--like, --config), of which it takes one away.
+void check_texts(const CLI::App& app, std::string_view command);
 // Normalises the case of "auto".
 void resolve_auto(std::initializer_list<std::string*> texts);
-// Throws Error for --model "".
-void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command);
 // A file in the folder of a run; "" if the checkpoint is a file, not such a folder.
 std::string in_run_folder(const std::string& checkpoint, std::string_view file);
 // The flag of a field: --image-size for image_size.

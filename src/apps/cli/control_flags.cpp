@@ -17,6 +17,8 @@ struct UpscaleText {
 };
 UpscaleText upscale_text(const std::string& text) {
   const FileAndNumbers said = file_and_numbers(text, 1, "generate: --upscale", "scale");
+  require(said.numbers.empty() || (said.numbers[0] > 0 && said.numbers[0] <= 16),
+          "generate: --upscale: the scale must be more than 0 and at most 16 (got '", text, "')");
   return {said.file, said.number(0, 0)};
 }
 
@@ -96,10 +98,7 @@ LoadedComponent upscaler_of(const ControlFlags& flags) {
 
 double upscale_of(const ControlFlags& flags) {
   if (flags.upscale.empty()) return 0;
-  const double scale = upscale_text(flags.upscale).scale;
-  require(scale >= 0 && scale <= 16,
-          "generate: --upscale: the scale must be more than 0 and at most 16 (", scale, ")");
-  return scale;
+  return upscale_text(flags.upscale).scale;
 }
 
 }  // namespace ebb::cli

@@ -20,11 +20,6 @@ std::string_view type_name(const Field& f) {
   return names[f.ref.index()];
 }
 
-bool is_list(const Field& f) {
-  auto* const* text = std::get_if<TextValue*>(&f.ref);
-  return text && dynamic_cast<const TextList*>(*text);
-}
-
 // Sets the field; its errors are those of the command line.
 void take_value(const Field& f, const std::string& text) {
   try {
@@ -35,6 +30,11 @@ void take_value(const Field& f, const std::string& text) {
 }
 
 }  // namespace
+
+bool is_list(const Field& f) {
+  auto* const* text = std::get_if<TextValue*>(&f.ref);
+  return text && dynamic_cast<const TextList*>(*text);
+}
 
 void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& group) {
   app.option_defaults()->group(group.empty() ? "Options" : group);
@@ -84,20 +84,25 @@ bool is_given(const CLI::App& app, std::string_view field) {
   return std::ranges::find(given, field) != given.end();
 }
 
-void check_lists(const CLI::App& app, const std::vector<Field>& fields, std::string_view command) {
-  for (const Field& f : fields)
-    require(!is_list(f) || !field_text(f).empty() || !is_given(app, f.name), command, ": ",
-            flag_of(f.name), " says nothing (got '')");
+void check_texts(const CLI::App& app, std::string_view command) {
+  if (is_given(app, "like") || is_given(app, "config")) {
+    for (const char* source : {"--like", "--config"})
+      if (const CLI::Option* o = app.get_option_no_throw(source); o && o->count() > 0)
+        require(!o->results().at(0).empty(), command, ": ", source, " says nothing (got '')");
+    return;
+  }
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->count() == 0 || o->get_lnames().empty() || o->get_expected_max() == 0) continue;
+    const std::string flag = o->get_lnames()[0];
+    require(flag == "prompt" || flag == "negative" ||
+                std::ranges::any_of(o->results(), [](const std::string& t) { return !t.empty(); }),
+            command, ": --", flag, " says nothing (got '')");
+  }
 }
 
 void resolve_auto(std::initializer_list<std::string*> texts) {
   for (std::string* text : texts)
     if (small_letters(*text) == "auto") *text = "auto";
-}
-
-void check_model_flag(const CLI::App& app, const std::string& model, std::string_view command) {
-  require(!model.empty() || !is_given(app, "model"), command,
-          ": --model must name a model (got '')");
 }
 
 std::string in_run_folder(const std::string& checkpoint, std::string_view file) {

@@ -49,7 +49,8 @@ InputFiles input_files(const GenerateFlags& o) {
 namespace {
 
 // "": the terminal.
-void check_preview_file(const std::string& file, const std::string& out, const InputFiles& inputs) {
+void check_preview_file(const std::string& file, const std::string& out, bool overwrite,
+                        const InputFiles& inputs) {
   if (file.empty()) return;
   const std::filesystem::path path(file);
   check_not_input(file, inputs, "generate: --preview");
@@ -57,6 +58,7 @@ void check_preview_file(const std::string& file, const std::string& out, const I
   require(output_of(out, "generate") != Output::folder || !is_numbered(path.filename()) ||
               !same_file(std::filesystem::absolute(path).parent_path(), out),
           "generate: --preview would overwrite a picture of the folder that --out names  ", file);
+  check_replaced_picture(file, "generate: --preview", overwrite);
 }
 
 }  // namespace
@@ -68,7 +70,7 @@ void check_inputs(const GenerateFlags& o) {
   check_not_input(o.out, all, "generate: --out");
   if (!o.preview.empty()) {
     all.add("preview_decoder", o.preview_decoder);
-    check_preview_file(parse_preview(o.preview).file, o.out, all);
+    check_preview_file(parse_preview(o.preview).file, o.out, o.overwrite, all);
   }
   all.add("embedding_dir", o.embedding_dir);
   for (const InputFile& f : all.all())

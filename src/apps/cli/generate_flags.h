@@ -47,8 +47,9 @@ struct GenerateFlags {
     f("out", out,
       "a .png, .jpg or .webp file for one picture or a grid; .safetensors or .npy for the latents; "
       "else a folder");
-    f("vae", vae, "a file with another autoencoder");
-    f("text_encoder", text_encoder, "a file with text encoders, which win over the model's");
+    f("vae", vae, "another autoencoder: a file, or a folder of diffusers that has one");
+    f("text_encoder", text_encoder,
+      "text encoders, which win over the model's: a file, or a folder of diffusers that has them");
     f("embedding_dir", embedding_dir, "a folder of textual inversion files, which prompts name");
     f("lora", lora,
       "a LoRA or one of its relatives, FILE[:strength[:text strength]][:lbw=1,0,...]; many: again, "

@@ -169,6 +169,7 @@ int run_command(const Command& command, const std::vector<std::string>& given) {
   } catch (const CLI::ParseError& e) {
     fail(command.name, ": ", e.what(), " (see ebb ", command.name, " --help)");
   }
+  check_texts(app, command.name);
   return run();
 }
 

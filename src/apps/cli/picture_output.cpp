@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "core/host_memory.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "io/tensor_file.h"
@@ -44,6 +45,18 @@ std::string numbered(const std::string& folder, int64_t i, const std::string& fo
   std::snprintf(name, sizeof name, "%05lld.%s", static_cast<long long>(i), format.c_str());
   return (fs::path(folder) / name).string();
 }
+
+// Of a run that would replace a picture.
+constexpr std::string_view no_picture = "is no picture";
+
+constexpr int64_t grid_gap = 2;
+
+int64_t columns_of(int64_t count, const PictureStyle& style) {
+  if (style.columns > 0) return style.columns;
+  return static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+}
+
+std::string size_text(const Shape& s) { return str(s[1], 'x', s[0]); }
 
 }  // namespace
 
@@ -95,13 +108,23 @@ void check_output_path(const std::string& out, std::string_view command, bool ov
   const Output kind = output_of(out, command);
   const std::string flag = str(command, ": --out");
   if (kind == Output::folder) return io::check_can_fill(out, flag);
-  io::check_can_write(out, flag);
-  std::error_code ignored;
-  constexpr std::string_view rules[] = {"is no picture", "", "is no latents or images by ebb",
+  constexpr std::string_view rules[] = {no_picture, "", "is no latents or images by ebb",
                                         "does not say who wrote it"};
-  require(overwrite || !fs::exists(out, ignored) || is_of_runs(out, kind), flag,
-          " would replace a file that ", rules[static_cast<size_t>(kind)],
-          "; another name keeps it, --overwrite replaces it  ", out);
+  check_replaced(out, flag, overwrite, rules[static_cast<size_t>(kind)],
+                 [kind](const std::string& file) { return is_of_runs(file, kind); });
+}
+
+void check_replaced(const std::string& file, std::string_view flag, bool overwrite,
+                    std::string_view rule, const std::function<bool(const std::string&)>& own) {
+  io::check_can_write(file, flag);
+  std::error_code ignored;
+  require(overwrite || !fs::exists(file, ignored) || own(file), flag, " would replace a file that ",
+          rule, "; another name keeps it, --overwrite replaces it  ", file);
+}
+
+void check_replaced_picture(const std::string& file, std::string_view flag, bool overwrite) {
+  check_replaced(file, flag, overwrite, no_picture,
+                 [](const std::string& there) { return is_of_runs(there, Output::grid); });
 }
 
 void make_output_folder(const std::string& out, std::string_view command) {
@@ -121,21 +144,63 @@ ImageSize image_size(const std::string& text, std::string_view command) {
   return {.height = x == text.npos ? width : number(text.substr(x + 1)), .width = width};
 }
 
-void write_pictures(const std::string& out, const std::vector<Tensor>& images,
-                    const PictureText& text, const PictureStyle& style) {
+void check_picture_size(const std::string& out, std::string_view command, const ImageSize& size,
+                        int64_t count, const PictureStyle& style) {
+  const auto own = io::picture_format(out);
+  const auto format = own ? own : io::picture_format("." + style.format);
+  const bool grid = own && count > 1;
+  if (!format) return;
+  const Shape one{size.height, size.width};
+  const Shape whole = grid ? io::grid_shape(one, count, columns_of(count, style), grid_gap) : one;
+  const int64_t side = std::max(whole[0], whole[1]);
+  const auto holds = [](io::PictureFormat f, int64_t n) { return n <= io::side_limit(f); };
+  const std::string what =
+      grid ? str("a grid of ", count, " pictures of ", size_text(one), " is ", size_text(whole))
+           : str("the picture is ", size_text(whole));
+  std::string help;
+  const auto add = [&](const std::string& way) { help += (help.empty() ? "" : " or ") + way; };
+  if (!holds(*format, side) && holds(io::PictureFormat::png, side))
+    add(own ? "a .png file as --out" : "--format png");
+  if (grid && holds(*format, std::max(one[0], one[1]))) add("a folder as --out");
+  require(holds(*format, side), command, ": --out: ", what, ", and ", io::name_of(*format),
+          " holds ", io::side_limit(*format), " pixels a side; ",
+          help.empty() ? "smaller pictures fit" : help + " holds it", "  ", out);
+  // the pictures and the grid of them
+  const int64_t bytes = whole[0] * whole[1] * 3, memory = free_host_memory();
+  require(!grid || bytes <= memory / 2, command, ": --out: ", what, ", for which the memory of ",
+          2 * bytes / 1'000'000, " MB is needed, and ", memory / 1'000'000,
+          " MB are free; a folder as --out needs less  ", out);
+}
+
+std::vector<std::string> write_pictures(const std::string& out, const std::vector<Tensor>& images,
+                                        const PictureText& text, const PictureStyle& style) {
   const auto n = static_cast<int64_t>(images.size());
   const int quality = static_cast<int>(style.quality);
   if (io::picture_format(out)) {
-    const auto square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(n))));
-    const int64_t columns = style.columns > 0 ? style.columns : square;
-    constexpr int64_t gap = 2;
-    const Tensor whole = n == 1 ? images[0] : io::image_grid(images, columns, gap);
+    const Tensor whole =
+        n == 1 ? images[0] : io::image_grid(images, columns_of(n, style), grid_gap);
     io::write_picture(out, whole, text(0), quality);
-    return;
+    return {out};
   }
-  for (int64_t i = 0; i < n; ++i)
-    io::write_picture(numbered(out, style.first_image + i, style.format),
-                      images[static_cast<size_t>(i)], text(i), quality);
+  std::vector<std::string> files;
+  int64_t number = style.first_image;
+  for (int64_t i = 0; i < n; ++i) {
+    std::string& file = files.emplace_back();
+    do file = numbered(out, number++, style.format);
+    while (!io::write_new_picture(file, images[static_cast<size_t>(i)], text(i), quality));
+  }
+  return files;
+}
+
+std::string partial_file(const std::string& out) {
+  std::error_code ignored;
+  const fs::path path(out);
+  std::string file = out;
+  for (int64_t i = 1; fs::exists(file, ignored); ++i)
+    file = (path.parent_path() / str(path.stem().string(), "-partial", i == 1 ? "" : str("-", i),
+                                     path.extension().string()))
+               .string();
+  return file;
 }
 
 }  // namespace ebb::cli

@@ -31,6 +31,11 @@ int64_t first_number(const std::string& out);
 // picture replaces a picture, latents replace latents of ebb in .safetensors; `overwrite`: whatever
 // is there.
 void check_output_path(const std::string& out, std::string_view command, bool overwrite);
+// The same of any file that a flag, "eval: --out", names: what is there is replaced where `own`
+// says that such a command wrote it. `rule`: what the file is otherwise, "is no plot by ebb".
+void check_replaced(const std::string& file, std::string_view flag, bool overwrite,
+                    std::string_view rule, const std::function<bool(const std::string&)>& own);
+void check_replaced_picture(const std::string& file, std::string_view flag, bool overwrite);
 // Makes the folder that `out` names, where it names one.
 void make_output_folder(const std::string& out, std::string_view command);
 // "auto", "512" or "768x512", width by height; {} for auto. Throws Error.
@@ -43,10 +48,18 @@ struct PictureStyle {
   int64_t columns = 0;      // of a grid; 0: as many as rows
   int64_t first_image = 0;  // the number of the first file of a folder
 };
-// u8 [H,W,C] each, into one file (several as a grid) or a file each in a folder. `text`: the
-// metadata of a picture, of the first one for a grid.
+// Throws Error where the file that `out` names, or those of a folder, cannot hold so many pictures
+// of this size: asked before they are made.
+void check_picture_size(const std::string& out, std::string_view command, const ImageSize& size,
+                        int64_t count, const PictureStyle& style = {});
+// u8 [H,W,C] each, into one file (several as a grid) or a file each in a folder, of the numbers
+// from the first one on that no file has: none is replaced there. `text`: the metadata of a
+// picture, of the first one for a grid. Gives the names of the files.
 using PictureText = std::function<std::map<std::string, std::string>(int64_t index)>;
-void write_pictures(const std::string& out, const std::vector<Tensor>& images,
-                    const PictureText& text, const PictureStyle& style = {});
+std::vector<std::string> write_pictures(const std::string& out, const std::vector<Tensor>& images,
+                                        const PictureText& text, const PictureStyle& style = {});
+// Where a part of what a file is for goes, so that one of an earlier run stays whole: the file
+// itself if it is not there, else "fox-partial.png" or what else is free.
+std::string partial_file(const std::string& out);
 
 }  // namespace ebb::cli

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/file_and_numbers.h"
+#include "base/names.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "io/picture_file.h"
@@ -50,14 +51,25 @@ PreviewTarget parse_preview(const std::string& text) {
   return out;
 }
 
+// The picture that the run is for is worth more.
+void PreviewOutput::write(const Tensor& image) {
+  try {
+    io::write_picture(target_.file, image, {});
+  } catch (const Error& e) {
+    ended_ = true;
+    std::fprintf(stderr, "warning: --preview: %s; goes on without previews\n",
+                 printable(e.what()).c_str());
+  }
+}
+
 void PreviewOutput::show(const StepView& step) {
-  if (step.step % target_.every != 0) return;
+  if (ended_ || step.step % target_.every != 0) return;
   const Tensor bytes = to_pixels(preview_(step.denoised()));
   std::vector<Tensor> images;
   for (int64_t i = 0; i < bytes.shape()[0]; ++i) images.push_back(image_at(bytes, i));
   const auto columns = static_cast<int64_t>(std::ceil(std::sqrt(std::ssize(images))));
   const Tensor image = images.size() == 1 ? images[0] : io::image_grid(images, columns, 1);
-  if (!target_.file.empty()) return io::write_picture(target_.file, image, {});
+  if (!target_.file.empty()) return write(image);
   const std::string text = terminal_text(image, terminal_columns() - 1);
   // over the line of progress and, on a terminal, the picture before
   if (isatty(STDERR_FILENO) != 0) {

@@ -21,12 +21,15 @@ class PreviewOutput {
   PreviewOutput(PreviewTarget target, Preview preview)
       : target_(std::move(target)), preview_(std::move(preview)) {}
   // The pictures of a batch as a grid. A file is replaced as a whole; on a terminal the picture
-  // before is overwritten.
+  // before is overwritten. Where a file cannot be written there is one warning, and no more
+  // previews.
   void show(const StepView& step);
 
  private:
+  void write(const Tensor& image);
   PreviewTarget target_;
   Preview preview_;
+  bool ended_ = false;
   int64_t rows_ = 0;  // on the terminal, of the picture before
 };
 

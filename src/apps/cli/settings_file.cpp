@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/text_list.h"
+#include "diffusion/config.h"
 #include "io/file.h"
 #include "io/picture_file.h"
 #include "pipeline/infotext.h"
@@ -113,6 +115,32 @@ Like set_infotext(const std::vector<Field>& fields, const std::string& text,
   return out;
 }
 
+// How a model is sampled, instead of as the checkpoint says: a flag of add_overrides().
+bool is_override(const std::vector<Field>& fields, const std::string& name) {
+  DiffusionConfig defaults;
+  const auto has = [&](const std::vector<Field>& all) {
+    return std::ranges::find(all, name, &Field::name) != all.end();
+  };
+  return !has(fields) && has(fields_of(defaults)) && !only_training(name);
+}
+
+bool is_list_of(const std::vector<Field>& fields, const std::string& name) {
+  const auto field = std::ranges::find(fields, name, &Field::name);
+  return field != fields.end() && is_list(*field);
+}
+
+// The texts of a flag that may be given more than once: one text, or a list of them.
+Json joined(const Json& value, const std::string& subject) {
+  if (!value.is_array()) return value;
+  TextList out;
+  for (const Json& text : value) {
+    require(text.is_string(), subject, ": expected a string or a list of strings (got ",
+            value.dump(), ")");
+    out.texts.push_back(text.get<std::string>());
+  }
+  return out.text();
+}
+
 }  // namespace
 
 std::string settings_json(const std::vector<Field>& fields, const FieldTexts& diffusion,
@@ -138,9 +166,25 @@ void set_settings(const std::vector<Field>& fields, FieldTexts& diffusion, const
   diffusion = std::move(found);
 }
 
-void set_config(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& file) {
+void set_config(std::vector<Field> fields, FieldTexts& diffusion, const std::string& file) {
   constexpr int64_t limit = 1 << 24;
-  set_settings(fields, diffusion, io::read_whole_file(file, "config", limit), str("config ", file));
+  const std::string subject = str("config ", file);
+  Json given = parsed(io::read_whole_file(file, "config", limit), subject), j = Json::object();
+  std::erase_if(fields, [](const Field& f) { return f.name == "config" || f.name == "like"; });
+  FieldTexts overrides;
+  for (auto& [flag, value] : given.items()) {
+    std::string name = flag;
+    std::ranges::replace(name, '-', '_');
+    require(name != "config" && name != "like", subject, ": '", flag,
+            "' is a flag of the command line alone: ", flag_of(name), " FILE");
+    require(!j.contains(name), subject, ": '", flag, "' is given more than once");
+    if (is_override(fields, name))
+      overrides.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+    else
+      j[name] = is_list_of(fields, name) ? joined(value, str(subject, ": '", flag, "'")) : value;
+  }
+  set_settings(fields, diffusion, j.dump(), subject);
+  std::ranges::move(overrides, std::back_inserter(diffusion));
 }
 
 Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& picture) {
@@ -164,6 +208,9 @@ Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std
     return out;
   }
   const auto a1111 = text.find("parameters");
+  require(a1111 != text.end() || !(text.contains("prompt") || text.contains("workflow")),
+          "like: the picture has a graph of ComfyUI, which is not read; flags say the settings  ",
+          picture);
   require(a1111 != text.end(), "like: the picture says nothing about how it was made  ", picture);
   return set_infotext(fields, a1111->second, picture);
 }

@@ -23,7 +23,9 @@ std::string settings_json(const std::vector<Field>& fields, const FieldTexts& di
 // `subject`, for unknown names and wrong values.
 void set_settings(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& json,
                   const std::string& subject);
-void set_config(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& file);
+// Those of a file: flags by their names, with hyphens or underscores; `diffusion` also takes what
+// stands beside the fields.
+void set_config(std::vector<Field> fields, FieldTexts& diffusion, const std::string& file);
 
 struct Like {
   int64_t image = -1;  // its number; -1: the picture does not say

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -40,6 +41,12 @@ void say_why_not_cuda(const Context& c) {
   } catch (const Error& e) {
     std::fprintf(stderr, "%s; uses the processor\n", e.what());
   }
+}
+
+// Whether the terminal takes the sequences that rewrite a line.
+bool knows_sequences() {
+  const char* name = std::getenv("TERM");
+  return name == nullptr || std::string_view(name) != "dumb";
 }
 
 }  // namespace
@@ -80,7 +87,7 @@ void say_guesses(const LoadedModel& model) {
 
 ProgressLine::ProgressLine(std::string what)
     : what_(std::move(what)),
-      terminal_(isatty(STDERR_FILENO) != 0),
+      terminal_(isatty(STDERR_FILENO) != 0 && knows_sequences()),
       start_(std::chrono::steady_clock::now()) {}
 
 void ProgressLine::show(double share) {

@@ -109,7 +109,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_positional(app, "OUT", o->out, "a .safetensors file, or a new folder for diffusers' layout");
   add_flags(app, fields_of(*o));
   return [o, &app] {
-    check_lists(app, fields_of(*o), "convert");
     check_choices(*o, [](std::string_view field) { return str("convert: unknown ", field); });
     return run(*o);
   };

@@ -1,10 +1,12 @@
 // ebb eval CHECKPOINT: how good the samples are.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/picture_output.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
@@ -18,6 +20,7 @@ namespace {
 
 struct Options {
   std::string checkpoint, model, out;
+  bool overwrite = false;
   EvaluateOptions evaluate;
   CommonOptions common;
   FieldTexts diffusion;
@@ -29,6 +32,7 @@ struct Options {
     f("out", out,
       "a .json file for the figures; without it eval.json in the run's folder, if CHECKPOINT is "
       "one");
+    f("overwrite", overwrite, overwrite_help);
     f("model", model, "model of a file that is not recognised");
     evaluate.generate.fields(f);
   }
@@ -73,6 +77,15 @@ nlohmann::ordered_json figures(const Quality& q, int64_t step) {
   return j;
 }
 
+// Whether a file is one of this command's.
+bool has_figures(const std::string& file) {
+  constexpr int64_t most = 1 << 24;
+  if (std::filesystem::file_size(file) > most) return false;
+  const auto j = nlohmann::json::parse(io::read_whole_file(file, "eval: --out", most), nullptr,
+                                       /*allow_exceptions=*/false);
+  return j.is_object() && j.contains("held_out") && j.contains("features");
+}
+
 // The file, and a line in the metrics of the run.
 void record(const Options& o, const nlohmann::ordered_json& j) {
   if (!o.out.empty()) io::write_whole_file(o.out, j.dump(2) + '\n', "eval: --out");
@@ -103,7 +116,8 @@ void print(const Quality& q) {
 int run(const Options& o) {
   require(!o.evaluate.data.empty(), "eval: --data is missing");
   require(o.out.empty() || o.out.ends_with(".json"), "eval: --out must be a .json file  ", o.out);
-  if (!o.out.empty()) io::check_can_write(o.out, "eval: --out");
+  if (!o.out.empty())
+    check_replaced(o.out, "eval: --out", o.overwrite, "has no figures of ebb eval", has_figures);
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
@@ -126,9 +140,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
   return [o, &app] {
-    check_model_flag(app, o->model, "eval");
     const bool named = std::ranges::count(given_fields(app), "out") > 0;
-    require(!named || !o->out.empty(), "eval: --out must name a file (got '')");
     if (!named) o->out = in_run_folder(o->checkpoint, "eval.json");
     resolve(o->evaluate.generate);
     resolve_auto({&o->evaluate.generate.schedule, &o->evaluate.generate.noise});

@@ -263,7 +263,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(o->diffusion));
   add_flags(app, fields_of(o->common));
   return [o, &app] {
-    check_model_flag(app, o->model, "explain");
     resolve(*o);
     resolve(o->diffusion);
     check_diffusion_flags(*o, given_fields(app));

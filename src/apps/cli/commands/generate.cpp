@@ -1,9 +1,10 @@
 // ebb generate --model FILE --prompt TEXT: pictures from text.
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <list>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -14,6 +15,7 @@
 #include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
 #include "apps/cli/unused_flags.h"
+#include "apps/cli/written_files.h"
 #include "base/background_tasks.h"
 #include "base/byte_size.h"
 #include "base/choices.h"
@@ -151,6 +153,13 @@ InputFiles hashed_files(const GenerateFlags& o, Output output) {
   return output == Output::npy && o.made_with.empty() ? InputFiles() : input_files(o);
 }
 
+PictureStyle style_of(const GenerateFlags& o, int64_t first_image = 0) {
+  return {.format = o.format, .quality = o.quality, .first_image = first_image};
+}
+
+// That are kept.
+int64_t pictures_of(const GenerateFlags& o) { return o.only < 0 ? o.n : 1; }
+
 // Writes pictures into a folder when they come; what is one file in the end, once.
 class PictureFiles {
  public:
@@ -185,39 +194,52 @@ class PictureFiles {
     ++count_;
     if (output_ == Output::folder) {
       make_output_folder(options_.out, "generate");
-      return writing_.add([out = options_.out, bytes = bytes_of(p), text = text_(last_),
-                           how = PictureStyle{.format = options_.format,
-                                              .quality = options_.quality,
-                                              .first_image = first_file_ + count_ - 1},
-                           &written = written_] {
-        write_pictures(
-            out, {bytes}, [&](int64_t) { return text; }, how);
-        ++written;
+      return writing_.add([this, bytes = bytes_of(p), text = text_(last_), index = p.index,
+                           number = first_file_ + count_ - 1] {
+        const auto files = write_pictures(
+            options_.out, {bytes}, [&](int64_t) { return text; }, style_of(options_, number));
+        note(files.at(0), {index});
       });
     }
     kept_.push_back(output_ == Output::grid ? bytes_of(p) : p.latents);
+    kept_of_.push_back(p.index);
   }
-  // Behind it all files are there.
+  // Behind it all files are there. Where one file was to have all pictures and some are missing, it
+  // replaces none of an earlier run.
   void finish() {
     writing_.finish();
     const std::vector<Tensor> kept = std::exchange(kept_, {});
     if (kept.empty()) return;
-    write_one_file(kept);
-    written_ = count_;
+    const std::string file =
+        count_ < pictures_of(options_) ? partial_file(options_.out) : options_.out;
+    write_one_file(file, kept);
+    note(file, std::exchange(kept_of_, {}));
   }
   int64_t count() const { return count_; }
   // Of those that came, how many are in files by now.
-  int64_t written() const { return written_; }
+  int64_t written() const {
+    int64_t out = 0;
+    for (const WrittenFile& f : files_) out += std::ssize(f.images);
+    return out;
+  }
+  // In the order of the pictures. Behind finish().
+  std::vector<WrittenFile> files() const { return in_order(files_); }
 
  private:
-  void write_one_file(const std::vector<Tensor>& all) const {
-    if (output_ == Output::grid)
-      return write_pictures(options_.out, all, [&](int64_t) { return text_(last_); },
-                            {.quality = options_.quality});
+  void write_one_file(const std::string& file, const std::vector<Tensor>& all) const {
+    if (output_ == Output::grid) {
+      write_pictures(
+          file, all, [&](int64_t) { return text_(last_); }, style_of(options_));
+      return;
+    }
     const Tensor latents = channels_first(stacked(all));
-    if (output_ == Output::npy) return io::write_npy(options_.out, latents);
+    if (output_ == Output::npy) return io::write_npy(file, latents);
     const io::NamedTensor tensor{"latents", latents};
-    io::write_safetensors(options_.out, {&tensor, 1}, text_(last_));
+    io::write_safetensors(file, {&tensor, 1}, text_(last_));
+  }
+  void note(const std::string& file, std::vector<int64_t> images) {
+    const std::lock_guard lock(files_mutex_);
+    files_.push_back({file, std::move(images)});
   }
   Tensor bytes_of(const Picture& p) const {
     return picture_bytes(p.pixels, options_.generate.dialect);
@@ -229,16 +251,19 @@ class PictureFiles {
   std::list<FileHash> lora_hashes_;
   std::function<std::map<std::string, std::string>(const Picture&)> text_;
   std::vector<Tensor> kept_;
-  Picture last_;            // without its numbers; its index negative: of several in one file
-  int64_t first_file_ = 0;  // the number of the first one in a folder
+  std::vector<int64_t> kept_of_;  // their indices
+  Picture last_;                  // without its numbers; its index negative: of several in one file
+  int64_t first_file_ = 0;        // the number of the first one in a folder
   int64_t count_ = 0;
-  std::atomic<int64_t> written_ = 0;
+  std::mutex files_mutex_;
+  std::vector<WrittenFile> files_;
   BackgroundTasks writing_;  // last: its tasks end before what they use
 };
 
 std::string pictures(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
-void report(const GenerateFlags& o, const RunReport& r, double seconds) {
+void report(const GenerateFlags& o, const ResolvedTextToImage& request, const RunReport& r,
+            const std::vector<WrittenFile>& files, double seconds) {
   if (o.common.json) {
     const nlohmann::ordered_json j = {{"seconds", seconds},
                                       {"text_seconds", r.text_seconds},
@@ -250,24 +275,29 @@ void report(const GenerateFlags& o, const RunReport& r, double seconds) {
                                       {"planned_bytes", r.planned_bytes},
                                       {"peak_bytes", r.peak_bytes},
                                       {"schedule", r.ran.schedule},
-                                      {"n", o.only < 0 ? o.n : 1},
-                                      {"out", o.out}};
+                                      {"n", pictures_of(o)},
+                                      {"out", o.out},
+                                      {"files", json_of(files, o.first_image, request.first())}};
     print_json(j);
     return;
   }
-  std::fprintf(stderr, "%s in %.1f s (text %.1f s): %s\n", pictures(o.only < 0 ? o.n : 1).c_str(),
-               seconds, r.text_seconds, o.out.c_str());
+  std::fprintf(stderr, "%s in %.1f s (text %.1f s): %s\n", pictures(pictures_of(o)).c_str(),
+               seconds, r.text_seconds, place_of(files, o.out).c_str());
 }
 
 // "3 of 6 images written to out/".
-std::string written_text(const GenerateFlags& o, int64_t written) {
-  if (written == 0) return str("nothing was written to ", o.out);
-  return str(written, " of ", pictures(o.only < 0 ? o.n : 1), " written to ", o.out);
+std::string written_text(const GenerateFlags& o, const PictureFiles& files) {
+  if (files.written() == 0) return str("nothing was written to ", o.out);
+  const std::vector<WrittenFile> all = files.files();
+  const bool other = output_of(o.out, "generate") != Output::folder && all[0].file != o.out;
+  return str(files.written(), " of ", pictures(pictures_of(o)), " written to ",
+             other ? str(all[0].file, "; ", o.out, " stays as it was") : o.out);
 }
 
 // Runs it and tells of it. What is finished is in files in the end, also where an error ends it.
-int run_into(PictureFiles& files, const GenerateFlags& o, const std::function<RunReport()>& run,
-             ProgressLine& line, const train::StopSignals& signals) {
+int run_into(PictureFiles& files, const GenerateFlags& o, const ResolvedTextToImage& request,
+             const std::function<RunReport()>& run, ProgressLine& line,
+             const train::StopSignals& signals) {
   const auto start = std::chrono::steady_clock::now();
   try {
     try {
@@ -275,13 +305,13 @@ int run_into(PictureFiles& files, const GenerateFlags& o, const std::function<Ru
       line.finish();
       files.finish();
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-      report(o, done, seconds.count());
+      report(o, request, done, files.files(), seconds.count());
       return 0;
     } catch (const Cancelled&) {
       line.finish();
       files.finish();
       std::fprintf(stderr, "generate: interrupted by signal %d; %s\n", signals.requested(),
-                   written_text(o, files.written()).c_str());
+                   written_text(o, files).c_str());
       return signal_exit + signals.requested();
     }
   } catch (...) {
@@ -290,8 +320,7 @@ int run_into(PictureFiles& files, const GenerateFlags& o, const std::function<Ru
     } catch (const std::exception& e) {
       std::fprintf(stderr, "%s\n", e.what());  // beside what ended the run
     }
-    if (files.count() > 0)
-      std::fprintf(stderr, "generate: %s\n", written_text(o, files.written()).c_str());
+    if (files.count() > 0) std::fprintf(stderr, "generate: %s\n", written_text(o, files).c_str());
     throw;
   }
 }
@@ -339,6 +368,9 @@ int run(const GenerateFlags& o) {
   const TextToImageRequest asked = request_of(o);
   CheckpointParts parts = parts_of(o);
   const ResolvedTextToImage request = resolve(parts, asked);
+  if (asked.pixels)
+    check_picture_size(o.out, "generate", picture_size(parts, request), pictures_of(o),
+                       style_of(o));
   say_warnings(request.warnings);
   TextToImageOptions options{.keeps_encoders = false, .memory = memory};
   if (!o.embedding_dir.empty())
@@ -361,7 +393,7 @@ int run(const GenerateFlags& o) {
   };
   events.tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
   return run_into(
-      files, o, [&] { return pipeline.run(request, events); }, line, signals);
+      files, o, request, [&] { return pipeline.run(request, events); }, line, signals);
 }
 
 // Of a picture's settings: the options of its sampler and schedule are not those of others.
@@ -411,7 +443,12 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   const std::string picture = flag_value(words, "--like"), config = flag_value(words, "--config");
   if (!picture.empty()) like = set_like(o->settings(true), o->diffusion, picture);
   const GenerateOptions of_picture = o->generate;
-  if (!config.empty()) set_config(fields_of(*o), o->diffusion, config);
+  if (!config.empty()) {
+    std::vector<Field> all = fields_of(*o);
+    std::ranges::move(o->others(), std::back_inserter(all));
+    std::ranges::move(fields_of(o->common), std::back_inserter(all));
+    set_config(all, o->diffusion, config);
+  }
   add_flags(app, fields_of(*o));
   add_flags(app, o->others());
   add_overrides(app, o->diffusion);
@@ -419,8 +456,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   o->choices([&](std::string_view field, const std::string&,
                  const std::vector<std::string>& names) { describe_choices(app, field, names); });
   return [o, &app, like, picture, config, of_picture] {
-    require(o->config == config, "generate: --config must name a file (got '')");
-    if (picture.empty() && config.empty()) check_lists(app, fields_of(*o), "generate");
     resolve(*o);
     check_choices(*o, [](std::string_view field) { return "generate: unknown " + flag_of(field); });
     resolve_auto(
@@ -431,7 +466,9 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
       return o->like.empty() && !is_given(app, flag) && plain;
     };
     o->generate.steps_open = open("steps", o->generate.steps == usual.steps);
-    o->generate.guidance_open = open("guidance", o->generate.guidance == usual.guidance);
+    // one that only another source says yields to rules
+    o->generate.guidance_open = open("guidance", o->generate.guidance == usual.guidance) ||
+                                (is_given(app, "rules") && !is_given(app, "guidance"));
     if (!o->like.empty()) resolve_like(*o, of_picture, like, app);
     if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))
       say_warnings({"there is no --prompt TEXT: nothing says what the picture shows"});

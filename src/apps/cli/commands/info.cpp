@@ -14,6 +14,7 @@
 #include "models/model.h"
 #include "pipeline/checkpoint_summary.h"
 #include "pipeline/component.h"
+#include "pipeline/diffusers_folder.h"
 #include "pipeline/load_model.h"
 #include "train/checkpoint.h"
 #include "train/model_weights.h"
@@ -229,7 +230,10 @@ void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
 // The newest model of a folder; where that is damaged, the Error names an older one that is whole.
 io::TensorFile open_file(Options& o) {
   const std::string given = o.file;
-  if (std::filesystem::is_directory(given)) o.file = train::find_model_file(given);
+  if (std::filesystem::is_directory(given)) {
+    const std::string component = component_weights(given);  // of a folder of diffusers
+    o.file = component.empty() ? train::find_model_file(given) : component;
+  }
   try {
     return io::TensorFile::open(o.file);
   } catch (const Error& e) {
@@ -257,7 +261,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
       "diffusers or of a training run");
   add_flags(app, fields_of(*o));
   return [o, &app] {
-    check_model_flag(app, o->model, "info");
     if (std::filesystem::exists(std::filesystem::path(o->file) / "model_index.json")) {
       print_folder(*o);
       return 0;

@@ -155,6 +155,13 @@ void check_output(const Options& o, const LoadedModel& m) {
           "--out FILE.safetensors or FILE.npy takes them  ", o.out);
 }
 
+// Of the pictures, in pixels.
+ImageSize size_of(const LoadedModel& m, const ResolvedRequest& r) {
+  const auto space = m.model->latents(m.config);
+  const int64_t factor = space ? space->factor : 1;
+  return {.height = r.sample[0] * factor, .width = r.sample[1] * factor};
+}
+
 ResolvedRequest resolved(const Options& o, const LoadedModel& model) {
   ResolvedRequest r = resolve(
       model, {.classes = classes_for(o, model), .size = image_size(o.size, "sample")}, o.generate);
@@ -206,6 +213,8 @@ int run(Options& o) {
   check_output(o, model);
   resolve_class(o, model);
   const ResolvedRequest request = resolved(o, model);
+  if (output_of(o.out, "sample") == Output::grid || output_of(o.out, "sample") == Output::folder)
+    check_picture_size(o.out, "sample", size_of(model, request), o.n, {.columns = o.columns});
   const Context context = open_device(o.common);
   Pipeline pipeline(std::move(model), context);
   const std::string slow = slow_dtype_text(pipeline.dtype_of(request), *context.device);
@@ -246,7 +255,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_overrides(app, o->diffusion);
   add_flags(app, fields_of(o->common));
   return [o, &app] {
-    check_model_flag(app, o->model, "sample");
     const bool named = is_given(app, "out");
     const std::string of_run = in_run_folder(o->checkpoint, "samples.png");
     if (!named) o->out = of_run.empty() ? "samples.png" : of_run;

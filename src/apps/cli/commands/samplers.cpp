@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/picture_output.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
@@ -29,7 +30,7 @@ const std::vector<std::string>& commands() {
 struct Options {
   std::string what = "list", out;
   PlotRequest plot;
-  bool json = false;
+  bool json = false, overwrite = false;
   void fields(auto&& f) {
     f("sampler", plot.sampler, "plot: the sampler");
     f("options", plot.options, "plot: of the sampler, as name=value,name=value");
@@ -46,6 +47,7 @@ struct Options {
     f("points", plot.points, "plot, gallery: number of points");
     f("seed", plot.seed, "plot, gallery: of the noise, 0 to 2^64 - 1");
     f("out", out, "plot: an .svg file; gallery: a folder");
+    f("overwrite", overwrite, "plot, gallery: replace files of those names, whatever they are");
     f("json", json, "list, a name: one JSON object on standard output");
   }
   void choices(auto&& f) { f("what", what, commands()); }
@@ -272,9 +274,19 @@ void print_one(const std::string& name) {
 
 // ---- pictures ------------------------------------------------------------------------------
 
+// Plots replace plots.
+void check_plot(const std::string& file, bool overwrite) {
+  check_replaced(file, "samplers: --out", overwrite, "is no plot of a sampler by ebb",
+                 [](const std::string& there) {
+                   constexpr int64_t most = 1 << 24;
+                   return std::filesystem::file_size(there) < most &&
+                          is_sampler_plot(io::read_whole_file(there, "samplers: --out", most));
+                 });
+}
+
 void write_plot(const Options& o) {
   require(o.out.ends_with(".svg"), "samplers: plot needs --out FILE.svg (got '", o.out, "')");
-  io::check_can_write(o.out, "samplers: --out");
+  check_plot(o.out, o.overwrite);
   const std::string svg = sampler_plot(o.plot);
   io::write_whole_file(o.out, svg, "samplers");
   std::printf("%s\n", o.out.c_str());
@@ -283,12 +295,17 @@ void write_plot(const Options& o) {
 void write_gallery(const Options& o) {
   require(!o.out.empty(), "samplers: gallery needs --out FOLDER");
   io::check_can_fill(o.out, "samplers: --out");
+  const auto file_of = [&](const Sampler* s) {
+    return (std::filesystem::path(o.out) / (s->name + ".svg")).string();
+  };
+  for (const Sampler* s : all_samplers())
+    if (std::filesystem::exists(file_of(s))) check_plot(file_of(s), o.overwrite);
   for (const Sampler* s : all_samplers()) {
     if (o.plot.flow && !s->flow) continue;
     PlotRequest r = o.plot;
     r.sampler = s->name;
     r.steps_given = r.steps_given && !s->adaptive;  // they are for the others
-    const std::string path = (std::filesystem::path(o.out) / (s->name + ".svg")).string();
+    const std::string path = file_of(s);
     const std::string svg = sampler_plot(r);
     io::make_folder(o.out, "samplers: --out");
     io::write_whole_file(path, svg, "samplers");
@@ -314,10 +331,11 @@ const std::vector<Mode>& modes() {
       {"list", {"json"}},
       {"plot",
        {"sampler", "options", "schedule", "schedule_options", "steps", "dialect", "flow", "points",
-        "seed", "out"}},
+        "seed", "out", "overwrite"}},
       {"table", {}},
       {"gallery",
-       {"schedule", "schedule_options", "steps", "dialect", "flow", "points", "seed", "out"}},
+       {"schedule", "schedule_options", "steps", "dialect", "flow", "points", "seed", "out",
+        "overwrite"}},
       {"a name", {"json"}}};
   return all;
 }

@@ -463,7 +463,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(o->diffusion), "Diffusion");
   add_flags(app, network_fields(*o), "Network (" + o->model->name + ")");
   return [o, &app] {
-    check_model_flag(app, o->train.model, "train");
     require(!o->config.empty() || std::ranges::count(given_fields(app), "config") == 0,
             "train: --config must name a file (got '')");
     resolve(o->train);

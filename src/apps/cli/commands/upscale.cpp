@@ -53,13 +53,19 @@ int run(const Options& o) {
   check_not_input(o.out, inputs, "upscale: --out");
   check_output_path(o.out, "upscale", o.overwrite);
   const Tensor image = io::read_image(o.image, 3);
-  Upscaler upscaler(load_upscaler(o.model), open_device(o.common),
+  LoadedComponent network = load_upscaler(o.model);
+  const double scale =
+      o.scale == 0 ? static_cast<double>(scale_of_upscaler(network.component)) : o.scale;
+  if (scale > 0 && scale <= 16) {  // of others run() tells
+    const Shape large = Upscaler::scaled({1, image.shape()[0], image.shape()[1], 3}, scale);
+    check_picture_size(o.out, "upscale", {.height = large[1], .width = large[2]}, 1);
+  }
+  Upscaler upscaler(std::move(network), open_device(o.common),
                     {.tile = o.tile, .circular = circular_axes(o.tiling, "upscale")});
   const auto start = std::chrono::steady_clock::now();
   train::StopSignals signals(stopping);
   ProgressLine line("upscale");
   try {
-    const double scale = o.scale == 0 ? static_cast<double>(upscaler.scale()) : o.scale;
     const Tensor large = upscaler.run(signed_pixels(image), scale, [&](double share) {
       line.show(share);
       return signals.requested() == 0;
