@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(all, OfFunctions, ::testing::ValuesIn(cases()),
 TEST(functions, schemas__are_those_of_torch) {
   EXPECT_EQ(schema(find_function("softmax")), "softmax(Tensor x) -> Tensor");
   EXPECT_EQ(schema(find_function("softmax_backward")),
-            "softmax_backward(Tensor? grad_y, Tensor x, int needs=0) -> Tensor[]");
+            "softmax_backward(Tensor? grad_y, Tensor y, Tensor x, int needs=0) -> Tensor[]");
   EXPECT_EQ(schema(find_function("gated")),
             "gated(Tensor x, Tensor? other, str act=\"silu\", str gate=\"second\") -> Tensor");
   EXPECT_EQ(schema(find_function("attention")),
