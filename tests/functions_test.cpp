@@ -223,11 +223,17 @@ TEST(StridedView, what_overlaps_or_divides_no_stride__needs_a_copy) {
 
 class LibraryOn : public test::OnEachBackend {
  protected:
+  // Cleared on the stream of the calls, in order with them.
+  std::shared_ptr<Buffer> allocate(int64_t bytes) const {
+    std::shared_ptr<Buffer> out;
+    context_.device->run_on(nullptr, [&] { out = context_.device->allocate(bytes); });
+    return out;
+  }
   // Memory of the device with these floats.
   void* put(const std::vector<float>& data) {
     const Tensor host(DType::f32, {std::ssize(data)});
     std::memcpy(host.raw(), data.data(), data.size() * sizeof(float));
-    kept_.emplace_back(host.type(), context_.device->allocate(host.bytes()));
+    kept_.emplace_back(host.type(), allocate(host.bytes()));
     context_.device->run_on(nullptr, [&] { context_.device->copy(host, kept_.back()); });
     return kept_.back().raw();
   }
@@ -269,7 +275,7 @@ TEST_P(LibraryOn, calls__give_the_references_values) {
     EXPECT_EQ(&p, &library.prepare(f, refs, attributes)) << c.label;
     for (const Type& t : p.results())
       out.push_back(put(std::vector<float>(static_cast<size_t>(t.shape.numel()), 99)));
-    const auto workspace = context_.device->allocate(p.workspace_bytes());
+    const auto workspace = allocate(p.workspace_bytes());
     p.run(in, out, workspace->data(), nullptr);
     const Evaluated want(f, c.shapes, attributes, data);
     for (size_t k = 0; k < out.size(); ++k) {

@@ -60,7 +60,7 @@ def _given(**ways):
     return {name: way for name, way in ways.items() if way is not None}
 
 
-# ---- norms ----------------------------------------------------------------------------------------
+# ---- norms ------------------------------------------------------------------------------------
 
 def rms(x, w=None, eps=1e-6):
     y = x.float()
@@ -169,7 +169,7 @@ def softmax_rows():
               bytes=norm_bytes(2, 3)(torch.Size(s).numel()), one_row=lambda: [rand(1, 4096)])
 
 
-# ---- rotations ------------------------------------------------------------------------------------
+# ---- rotations --------------------------------------------------------------------------------
 
 def angles(tokens, width, interleaved, dtype=torch.float32):
     t = torch.randn(tokens, width // 2, device="cuda")
@@ -237,7 +237,8 @@ def rope_rows():
 
     def ligers(q, k, cos, sin):
         # on copies: its kernel overwrites its operands
-        out = liger.apply(q.clone().transpose(1, 2), k.clone().transpose(1, 2), cos[None], sin[None])
+        q, k = (t.clone().transpose(1, 2) for t in (q, k))
+        out = liger.apply(q, k, cos[None], sin[None])
         return tuple(t.transpose(1, 2) for t in out)
 
     def ebb(q, k, cos, sin):
@@ -250,14 +251,15 @@ def rope_rows():
                                          *angles(t, 128, False, BF16)],
                   ebb, torchs, _given(liger=liger and ligers), trained=(0, 1),
                   bytes=lambda d, n=n: 2 * n * 2)
-    yield Row("rope", "flux_1x4608x24x128", lambda: [rand(1, 4608, 24, 128), *angles(4608, 128, True)],
+    yield Row("rope", "flux_1x4608x24x128",
+              lambda: [rand(1, 4608, 24, 128), *angles(4608, 128, True)],
               lambda x, cos, sin: ek.rope(x, cos, sin),
               lambda x, cos, sin: turn_pairs(x, cos[:, None], sin[:, None]), trained=(0,),
               bytes=lambda d: 2 * 2 * 4608 * 24 * 128,
               one_row=lambda: [rand(1, 1, 24, 128), *angles(1, 128, True)])
 
 
-# ---- gates and products ---------------------------------------------------------------------------
+# ---- gates and products -----------------------------------------------------------------------
 
 def gated_rows():
     liger = _liger("LigerSiLUMulFunction")
@@ -303,7 +305,7 @@ def product_rows():
                   one_row=lambda: [rand(1, 64), rand(64, 64), rand(64)])
 
 
-# ---- attention, formulas, AdamW -------------------------------------------------------------------
+# ---- attention, formulas, AdamW ---------------------------------------------------------------
 
 def attend(q, k, v, causal=False, backend=None, group=False):
     chosen = sdpa_kernel([backend]) if backend else contextlib.nullcontext()
@@ -353,12 +355,17 @@ def map_rows():
             def ebb(*given, formula=formula, named=names[count]):
                 return ek.map(formula, **dict(zip(named, given)))
 
-            yield Row("map", f"{label}_{megabytes}mb", lambda n=n, c=count: [rand(n) for _ in range(c)],
-                      ebb, function, trained=tuple(range(count)),
-                      bytes=lambda d, n=n, c=count: 2 * n * ((c + 1) if d == "forward" else 2 * c + 1),
+            def make(n=n, c=count):
+                return [rand(n) for _ in range(c)]
+
+            def moved(direction, n=n, c=count):
+                return 2 * n * (c + 1 if direction == "forward" else 2 * c + 1)
+
+            yield Row("map", f"{label}_{megabytes}mb", make, ebb, function,
+                      trained=tuple(range(count)), bytes=moved,
                       one_row=lambda c=count: [rand(1024) for _ in range(c)])
 
 
-ROWS = [row for rows in (rms_rows, layer_rows, ada_rows, add_rows, group_rows, softmax_rows, qk_rows,
-                         rope_rows, gated_rows, product_rows, attention_rows, map_rows)
+ROWS = [row for rows in (rms_rows, layer_rows, ada_rows, add_rows, group_rows, softmax_rows,
+                         qk_rows, rope_rows, gated_rows, product_rows, attention_rows, map_rows)
         for row in rows()]

@@ -46,7 +46,7 @@ def arguments():
     return parser.parse_args()
 
 
-# ---- one side of a row: a function, its data, and a graph of both ---------------------------------
+# ---- one side of a row: a function, its data, and a graph of both -----------------------------
 
 def flat(values):
     values = values if isinstance(values, (tuple, list)) else (values,)
@@ -111,7 +111,7 @@ class Side:
         return 1e3 * statistics.median(times) / self.repeats / len(self.sets)
 
 
-# ---- rows -----------------------------------------------------------------------------------------
+# ---- rows -------------------------------------------------------------------------------------
 
 def ways_of(row):
     """The others' ways by name."""
@@ -266,7 +266,7 @@ def table(lines):
                   f"{len(ratios)} rows")
 
 
-# ---- host time ------------------------------------------------------------------------------------
+# ---- host time --------------------------------------------------------------------------------
 
 def call_time(function, inputs, calls=1000):
     """Microseconds of a call on the host, median of several series without waiting."""
@@ -323,7 +323,7 @@ def first_calls(args):
     keep(args, line)
 
 
-# ---- compiling torch's sides beforehand, side by side ----------------------------------------------
+# ---- compiling torch's sides beforehand, side by side ------------------------------------------
 
 def compile_all(args, rows):
     """Fills torch's caches on disk in several processes, so that measuring waits for none."""

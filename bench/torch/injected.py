@@ -1,13 +1,13 @@
-"""Models of diffusers and transformers with ebb's functions and without, each as it is and compiled:
-one evaluation in bf16 on a GPU.
+"""Models of diffusers and transformers with ebb's functions and without, each as it is and
+compiled: one evaluation in bf16 on a GPU.
 
     PYTHONPATH=python python bench/torch/injected.py [CASE ...] [--json FILE] [--train]
 
 Weights are random, of published configurations; models of many equal blocks have fewer of them
 (--layers), so that all four ways fit beside each other, sharing one copy of the weights. Ways:
 eager, ebb (eager and injected), compile (its blocks compiled, as diffusers'
-compile_repeated_blocks() does), compile+ebb (injected, then compiled). Before timing, the results of
-all ways are compared with the model's in f32. Times are between CUDA events, by turns, medians.
+compile_repeated_blocks() does), compile+ebb (injected, then compiled). Before timing, the results
+of all ways are compared with the model's in f32. Times are between CUDA events, by turns, medians.
 --train: forward, backward and nothing else. One JSON line a case; a table last.
 """
 
@@ -29,7 +29,7 @@ def rand(*shape, dtype=BF16):
     return torch.randn(*shape, device="cuda", dtype=dtype)
 
 
-# ---- cases: how to make a model, its operands, and the lists of blocks that are compiled ---------
+# ---- cases: how to make a model, its operands, and the lists of blocks that are compiled -----
 
 def ltx(layers):
     from diffusers import LTXVideoTransformer3DModel
@@ -100,7 +100,7 @@ def sdxl(layers):
 CASES = {f.__name__: f for f in (ltx, flux, wan, sd3, llama, sdxl)}
 
 
-# ---- one case ------------------------------------------------------------------------------------
+# ---- one case --------------------------------------------------------------------------------
 
 def models(make, blocks):
     """A model for each way, of the same weights, and one of them in f32."""

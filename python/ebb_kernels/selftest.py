@@ -1,6 +1,7 @@
 """Compares every function with plain torch in float64, results and gradients, on the GPU where torch
 sees one: python -m ebb_kernels.selftest. The exit code is 0 if all agree."""
 
+import ctypes
 import platform
 import sys
 
@@ -20,9 +21,10 @@ def _describe(device):
         print("torch sees no GPU: on the CPU the functions are plain torch")
         return
     p = torch.cuda.get_device_properties(device)
-    cuda = torch._C._cuda_getDriverVersion()
+    cuda = ctypes.c_int()
+    ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(cuda))
     print(f"{p.name}, compute capability {p.major}.{p.minor}, {p.total_memory / 1e9:.0f} GB, "
-          f"driver for CUDA {cuda // 1000}.{cuda % 1000 // 10}")
+          f"driver for CUDA {cuda.value // 1000}.{cuda.value % 1000 // 10}")
 
 
 def _check_adamw(dtype, device):
