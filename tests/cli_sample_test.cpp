@@ -296,10 +296,11 @@ TEST_F(CliSample, size__is_width_by_height) {
   EXPECT_EQ(error_line(sample(run, "--size 30")),
             "size: tiny makes images whose sides are multiples of 4 up to 16384 pixels (30x30; the "
             "nearest is 32x32)");
-  for (const char* wrong : {"0", "8x", "x8", "8x8x8", "eight", "-8", "''", "8,8", "1e3"})
+  for (const char* wrong : {"0", "8x", "x8", "8x8x8", "eight", "-8", "8,8", "1e3"})
     EXPECT_TRUE(error_line(sample(run, str("--size ", wrong)))
                     .starts_with("sample: --size must be auto, N or WIDTHxHEIGHT in pixels (got '"))
         << wrong;
+  EXPECT_EQ(error_line(sample(run, "--size ''")), "sample: --size says nothing (got '')");
 }
 
 TEST_F(CliSample, numbers__are_written_as_safetensors_and_npy) {
