@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -209,10 +210,18 @@ std::string followed(const std::string& path) {
   return at.string();
 }
 
+namespace {
+
+// Of this process and this file alone: several threads may want one name at once.
+std::string temporary_name(const std::string& path) {
+  static std::atomic<int> next = 0;
+  return path + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(next++);
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(const std::string& path, std::string_view subject)
-    : path_(followed(path)),
-      temporary_(path_ + ".tmp-" + std::to_string(::getpid())),
-      subject_(subject) {
+    : path_(followed(path)), temporary_(temporary_name(path_)), subject_(subject) {
   struct stat s {};
   // A device or pipe would be replaced by a file. A folder fails in commit().
   require(::stat(path_.c_str(), &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode), subject_,
