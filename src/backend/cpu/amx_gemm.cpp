@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "backend/cpu/simd/amx.h"
 #include "base/round_up.h"
@@ -25,21 +24,20 @@ uint16_t* aligned(void* scratch) {
 
 }  // namespace
 
-bool amx_takes(const AmxProblem& p) {
-  if (!amx_kernels() || p.k < 16 || p.k % 2 != 0) return false;
-  return p.images * p.out_h() * p.out_w() < std::numeric_limits<int32_t>::max();
-}
+bool amx_takes(const AmxProblem& p) { return amx_kernels() && p.k >= 16 && p.k % 2 == 0; }
 
 AmxMatmul::AmxMatmul(const AmxProblem& p)
     : p_(p), amx_(amx_kernels()), taps_(p.kh * p.kw), threads_(omp_get_max_threads()) {
-  const bool one_pixel = taps_ == 1 && p.stride == 1;
-  const bool padded = p.top + p.left + p.bottom + p.right > 0;
-  in_place_ =
-      one_pixel && !padded && p.k % kTileDepth == 0 && p.images * p.h * p.w % kTileRows == 0;
   depth_ = rounded_up(p.k, kTileDepth);
   place_tiles();
+  in_place_ = is_dense() && p.k == depth_ && p.images * p.h * p.w == positions_;
   divide();
-  for (int64_t t = 0; t < taps_; ++t) shifts_.push_back((t / p.kw * row_ + t % p.kw) * depth_);
+  for (int64_t t = 0; t < taps_; ++t) shifts_.push_back(shift(t) * depth_);
+}
+
+// Whether the kernel reads the pixels of the result, as a matmul does.
+bool AmxMatmul::is_dense() const {
+  return taps_ == 1 && p_.stride == 1 && p_.top + p_.left + p_.bottom + p_.right == 0;
 }
 
 // The copy is one row of positions: what pads a row on the right pads the next one on the left, and
@@ -48,26 +46,58 @@ AmxMatmul::AmxMatmul(const AmxProblem& p)
 void AmxMatmul::place_tiles() {
   row_ = p_.w + std::max(p_.left, p_.right);
   height_ = p_.h + std::max(p_.top, p_.bottom);
-  const int64_t out_h = p_.out_h(), out_w = p_.out_w();
-  for (int64_t pixel = 0; pixel < p_.images * out_h * out_w; ++pixel) {
-    const int64_t q = pixel % out_w, p = pixel / out_w % out_h, n = pixel / (out_w * out_h);
-    const int64_t position = (n * height_ + p * p_.stride) * row_ + q * p_.stride;
-    int64_t lane = kTileRows;
-    if (!tiles_.empty() && (position - tiles_.back().position) % p_.stride == 0)
-      lane = (position - tiles_.back().position) / p_.stride;
-    if (lane >= kTileRows) {
-      lane = 0;
-      tiles_.push_back({.position = position});
-      std::ranges::fill(tiles_.back().pixels, -1);
-    }
-    tiles_.back().pixels[lane] = static_cast<int32_t>(pixel);
+  const int64_t out_w = p_.out_w(), size = p_.out_h() * out_w;
+  if (is_dense()) {
+    tiles_ = ceil_div(p_.images * size, kTileRows);
+    positions_ = tiles_ * kTileRows;
+    return;
   }
-  if (tiles_.empty()) return;
-  positions_ = tiles_.back().position + (kTileRows - 1) * p_.stride + (p_.kh - 1) * row_ + p_.kw;
+  if (p_.images * size == 0) return;
+  for (int64_t pixel = 0; pixel < size; ++pixel) {
+    const int64_t at = (pixel / out_w * row_ + pixel % out_w) * p_.stride;
+    const int64_t from = starts_.empty() ? at : starts_.back();
+    const bool fits = (at - from) % p_.stride == 0 && at - from < kTileRows * p_.stride;
+    if (starts_.empty() || !fits) starts_.push_back(at);
+  }
+  tiles_ = p_.images * static_cast<int64_t>(starts_.size());
+  starts_.push_back(height_ * row_);
+  positions_ = position(tiles_ - 1) + (kTileRows - 1) * p_.stride + shift(taps_ - 1) + 1;
+}
+
+// Positions from the kernel's first pixel to another one.
+int64_t AmxMatmul::shift(int64_t tap) const { return tap / p_.kw * row_ + tap % p_.kw; }
+
+// Of the first row of a tile, in a as it is read, at the kernel's first pixel.
+int64_t AmxMatmul::position(int64_t tile) const {
+  if (starts_.empty()) return tile * kTileRows;
+  const auto count = static_cast<int64_t>(starts_.size()) - 1;
+  return tile / count * height_ * row_ + starts_[static_cast<size_t>(tile % count)];
+}
+
+// The pixels of the result that a tile's rows compute; -1 where a row is none.
+void AmxMatmul::pixels(int64_t tile, int64_t* to) const {
+  const int64_t out_w = p_.out_w(), out_h = p_.out_h();
+  if (starts_.empty()) {
+    for (int64_t i = 0; i < kTileRows; ++i) {
+      const int64_t pixel = tile * kTileRows + i;
+      to[i] = pixel < p_.images * out_h * out_w ? pixel : -1;
+    }
+    return;
+  }
+  const auto count = static_cast<int64_t>(starts_.size()) - 1;
+  const auto local = static_cast<size_t>(tile % count);
+  const int64_t first = tile / count * out_h * out_w;
+  int64_t y = starts_[local] / row_, x = starts_[local] % row_, at = starts_[local];
+  for (int64_t i = 0; i < kTileRows; ++i, x += p_.stride, at += p_.stride) {
+    for (; x >= row_; x -= row_) ++y;
+    const int64_t p = y / p_.stride, q = x / p_.stride;
+    const bool is_one = at < starts_[local + 1] && y % p_.stride == 0 && x % p_.stride == 0 &&
+                        p < out_h && q < out_w;
+    to[i] = is_one ? first + p * out_w + q : -1;
+  }
 }
 
 void AmxMatmul::divide() {
-  const auto tiles = static_cast<int64_t>(tiles_.size());
   panels_ = ceil_div(p_.o, kColumns);
   panel_ = rounded_up(ceil_div(depth_, ceil_div(depth_, kDepth)), kTileDepth);
   // enough chunks for all threads, as long as a panel is packed for many tiles
@@ -75,9 +105,9 @@ void AmxMatmul::divide() {
   // What a panel reads again for every pixel of the kernel, or all that every panel reads.
   const int64_t channels = taps_ > 1 ? panel_ : depth_;
   const int64_t most = std::max<int64_t>(8, kChunkBytes / (kTileRows * channels * 2));
-  chunk_ = std::clamp(ceil_div(tiles, wanted), int64_t{4}, most);
-  chunk_ = rounded_up(ceil_div(tiles, std::max<int64_t>(1, ceil_div(tiles, chunk_))), 2);
-  chunks_ = tiles == 0 ? 0 : ceil_div(tiles, chunk_);
+  chunk_ = std::clamp(ceil_div(tiles_, wanted), int64_t{4}, most);
+  chunk_ = rounded_up(ceil_div(tiles_, std::max<int64_t>(1, ceil_div(tiles_, chunk_))), 2);
+  chunks_ = tiles_ == 0 ? 0 : ceil_div(tiles_, chunk_);
   copy_bytes_ = in_place_ ? 0 : rounded_up(positions_ * depth_ * 2, kLine);
   own_bytes_ =
       rounded_up(taps_ * kColumns * panel_ * 2 + (chunk_ * kTileRows + 1) * kColumns * 4, 4096);
@@ -138,16 +168,16 @@ void AmxMatmul::pack(const Panel& to, int64_t k) const {
 }
 
 // One or two tiles, to `sums`.
-void AmxMatmul::multiply(const Panel& p, std::span<const Tile> tiles, int64_t k,
-                         float* sums) const {
+void AmxMatmul::multiply(const Panel& p, Tiles tiles, int64_t k, float* sums) const {
   const int64_t deep = ceil_div(std::min(panel_, p_.k - k), kTileDepth);
-  amx_->gemm({.m = static_cast<int64_t>(tiles.size()),
+  const int64_t first = position(tiles.first), last = position(tiles.first + tiles.count - 1);
+  amx_->gemm({.m = tiles.count,
               .n = ceil_div(p.count, kTileRows),
               .k = deep,
-              .a = {.first = p.a + tiles[0].position * depth_ + k,
+              .a = {.first = p.a + first * depth_ + k,
                     .row = p_.stride * depth_,
                     .next = kTileDepth,
-                    .step = (tiles.back().position - tiles[0].position) * depth_},
+                    .step = (last - first) * depth_},
               .b = p.weights,
               .b_step = taps_ * deep * kTileSize,
               .taps = taps_,
@@ -158,44 +188,43 @@ void AmxMatmul::multiply(const Panel& p, std::span<const Tile> tiles, int64_t k,
 }
 
 // Asks for the memory of the result, to be there when the tiles have been multiplied.
-void AmxMatmul::prefetch(const Panel& p, std::span<const Tile> tiles) const {
+void AmxMatmul::prefetch(const Panel& p, std::span<const int64_t> pixels) const {
   const auto* const to = static_cast<const uint16_t*>(p.args.c) + p.column;
-  for (const Tile& tile : tiles)
-    for (const int32_t pixel : tile.pixels)
-      if (pixel >= 0) __builtin_prefetch(to + pixel * p_.o, 1);
+  for (const int64_t pixel : pixels)
+    if (pixel >= 0) __builtin_prefetch(to + pixel * p_.o, 1);
 }
 
-void AmxMatmul::write(const Panel& p, std::span<const Tile> tiles, const float* sums) const {
+void AmxMatmul::write(const Panel& p, std::span<const int64_t> pixels, const float* sums) const {
   const auto* const residual = static_cast<const uint16_t*>(p.args.residual);
-  for (const Tile& tile : tiles) {
-    amx_->write({.rows = kTileRows,
-                 .columns = p.count,
-                 .sums = sums,
-                 .bias = p.bias,
-                 .pixels = tile.pixels,
-                 .residual = residual ? residual + p.column : nullptr,
-                 .residual_rows = p_.residual_rows,
-                 .to = static_cast<uint16_t*>(p.args.c) + p.column,
-                 .step = p_.o});
-    sums += kTileRows * kColumns;
-  }
+  amx_->write({.rows = static_cast<int64_t>(pixels.size()),
+               .columns = p.count,
+               .sums = sums,
+               .bias = p.bias,
+               .pixels = pixels.data(),
+               .residual = residual ? residual + p.column : nullptr,
+               .residual_rows = p_.residual_rows,
+               .to = static_cast<uint16_t*>(p.args.c) + p.column,
+               .step = p_.o});
 }
 
 // A panel and a chunk of tiles.
 void AmxMatmul::block(const Args& args, const uint16_t* a, int64_t index) const {
   const Panel p = panel(args, a, index % panels_ * kColumns);
-  std::span<const Tile> chunk(tiles_);
-  chunk = chunk.subspan(static_cast<size_t>(index / panels_ * chunk_));
-  chunk = chunk.first(std::min(chunk.size(), static_cast<size_t>(chunk_)));
+  const int64_t begin = index / panels_ * chunk_, end = std::min(begin + chunk_, tiles_);
+  int64_t rows[2 * kTileRows];
   for (int64_t k = 0; k < p_.k; k += panel_) {
     const bool last = k + panel_ >= p_.k;
     pack(p, k);
-    for (size_t i = 0; i < chunk.size(); i += 2) {
-      const auto tiles = chunk.subspan(i, std::min<size_t>(2, chunk.size() - i));
-      float* const sums = p.sums + i * kTileRows * kColumns;
-      if (last) prefetch(p, tiles);
+    for (int64_t i = begin; i < end; i += 2) {
+      const Tiles tiles{i, std::min<int64_t>(2, end - i)};
+      const std::span<const int64_t> filled(rows, static_cast<size_t>(tiles.count * kTileRows));
+      float* const sums = p.sums + (i - begin) * kTileRows * kColumns;
+      if (last) {
+        for (int64_t j = 0; j < tiles.count; ++j) pixels(i + j, rows + j * kTileRows);
+        prefetch(p, filled);
+      }
       multiply(p, tiles, k, sums);
-      if (last) write(p, tiles, sums);
+      if (last) write(p, filled, sums);
     }
   }
 }

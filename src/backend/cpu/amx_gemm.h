@@ -46,20 +46,22 @@ class AmxMatmul {
   void run(const Args& args) const;
 
  private:
-  // Pixels of the result that a tile's rows compute; -1 where a row is none.
-  struct Tile {
-    int64_t position = 0;  // of a, as it is read: its first row's, at the kernel's first pixel
-    int32_t pixels[16];
+  struct Tiles {
+    int64_t first, count;
   };
   struct Panel;  // of weights, and what a thread makes of it
   void place_tiles();
+  bool is_dense() const;
+  int64_t shift(int64_t tap) const;
+  int64_t position(int64_t tile) const;
+  void pixels(int64_t tile, int64_t* to) const;
   void divide();
   void copy_row(const Args& args, uint16_t* to, int64_t row) const;
   Panel panel(const Args& args, const uint16_t* a, int64_t column) const;
   void pack(const Panel& to, int64_t k) const;
-  void multiply(const Panel& p, std::span<const Tile> tiles, int64_t k, float* sums) const;
-  void prefetch(const Panel& p, std::span<const Tile> tiles) const;
-  void write(const Panel& p, std::span<const Tile> tiles, const float* sums) const;
+  void multiply(const Panel& p, Tiles tiles, int64_t k, float* sums) const;
+  void prefetch(const Panel& p, std::span<const int64_t> pixels) const;
+  void write(const Panel& p, std::span<const int64_t> pixels, const float* sums) const;
   void block(const Args& args, const uint16_t* a, int64_t index) const;
 
   AmxProblem p_;
@@ -69,7 +71,9 @@ class AmxMatmul {
   int64_t depth_ = 0;             // channels of a as it is read
   int64_t row_ = 0, height_ = 0;  // positions from row to row; rows from image to image
   int64_t positions_ = 0;         // of a as it is read
-  std::vector<Tile> tiles_;
+  // Where tiles of an image begin, and where the last one ends; none where 16 rows follow 16 rows.
+  std::vector<int64_t> starts_;
+  int64_t tiles_ = 0;
   std::vector<int64_t> shifts_;  // of a, by taps
   int threads_ = 1;
   int64_t chunk_ = 0, chunks_ = 0;  // tiles of a chunk

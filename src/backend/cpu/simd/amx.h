@@ -67,7 +67,7 @@ struct AmxEnd {
   int64_t rows = 0, columns = 0;  // columns: at most 32
   const float* sums = nullptr;    // [rows,32]
   const float* bias = nullptr;    // [32]
-  const int32_t* pixels = nullptr;
+  const int64_t* pixels = nullptr;
   const uint16_t* residual = nullptr;  // may be null
   int64_t residual_rows = 1;
   uint16_t* to = nullptr;
