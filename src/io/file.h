@@ -69,8 +69,8 @@ void check_can_fill(const std::string& folder, std::string_view subject);
 // it is.
 std::string followed(const std::string& path);
 
-// A file being written under a temporary name, `<path>.tmp-<pid>-<n>`. commit() makes it durable and
-// renames it over `path`; without commit() the old file stays whole and the new one is removed.
+// A file being written under a temporary name, `<path>.tmp-<pid>-<n>`. commit() makes it durable
+// and renames it over `path`; without commit() the old file stays whole and the new one is removed.
 // A symbolic link stays one: `path` is then what it leads to.
 // Every failure (no space, no permission, `path` is a device or a pipe) throws Error naming
 // `subject` and the cause.
