@@ -181,12 +181,11 @@ TEST_F(Containers, interrupted_conversion__leaves_nothing) {
     tensors.push_back({str("t", i), Tensor(DType::f32, {int64_t{1} << 18})});
   const std::string in = folder_ / "in.safetensors", out = folder_ / "out.safetensors";
   io::write_safetensors(in, tensors);
-  // once the file is begun
-  const Output done =
-      run_program(str("--version; { '", program_path(), "' convert ", in, " ", out,
-                      " --dtype f16 & ", "while kill -0 $!; do if [ $(stat -c %s ", out,
-                      ".tmp-$! 2>/dev/null || echo 0) -gt 0 ]; "
-                      "then kill -TERM $!; break; fi; done; wait $!; }"));
+  // once the file is begun, under a temporary name
+  const Output done = run_program(
+      str("--version; { '", program_path(), "' convert ", in, " ", out, " --dtype f16 & ",
+          "while kill -0 $!; do for f in ", out, ".tmp-*; do if [ -s \"$f\" ]; ",
+          "then kill -TERM $!; break 2; fi; done; done; wait $!; }"));
   EXPECT_EQ(done.code, 143) << done.text;
   EXPECT_NE(done.text.find("convert: interrupted by signal 15; nothing was written to " + out),
             std::string::npos)
