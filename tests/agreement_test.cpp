@@ -255,6 +255,8 @@ void add_masked_attention(std::vector<Large>& out, DType dtype) {
                           {{2, 515, 1031, 6, 80}, true, true},
                           {{3, 700, 300, 4, 72}, false, true},
                           {{2, 1000, 1000, 6, 128}, true},
+                          {{1, 2100, 2100, 70, 64}, true},  // more heads than run at once
+                          {{2, 1300, 1500, 24, 128}, true},
                           {{1, 260, 200, 6, 256}, true, true},
                           {{3, 1500, 400, 3, 40}, true},
                           {{9, 200, 77, 6, 160}, false, true},

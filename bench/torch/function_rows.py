@@ -323,7 +323,8 @@ def attention_rows():
                                              (2, 10, 4096, 4096, 64, 10, False, "sdxl"),
                                              (2, 10, 4096, 77, 64, 10, False, "sdxl_text"),
                                              (1, 40, 32760, 32760, 128, 40, False, "wan"),
-                                             (1, 32, 8192, 8192, 128, 8, True, "llama")):
+                                             (1, 32, 8192, 8192, 128, 8, True, "llama"),
+                                             (4, 32, 2048, 2048, 128, 8, True, "llama")):
         group = kv != a
         yield Row("attention", f"{label}_{b}x{a}_{s}_{t}_{d}",
                   lambda b=b, a=a, s=s, t=t, d=d, kv=kv: [rand(b, s, a, d), rand(b, t, kv, d),

@@ -78,7 +78,7 @@ std::string_view note_plain(const Signature& s) {
   return s.in[0].dtype == DType::f32 ? "" : "plain kernel, no tensor cores";
 }
 
-// Packed QKV without a better kernel is decomposed, and grouped heads are always.
+// Packed QKV and grouped heads without a better kernel are decomposed.
 bool supports_plain(const Signature& s, const Device&) {
   const AttentionSizes z = attention_sizes(s);
   return !z.packed && z.group() == 1;
@@ -136,38 +136,46 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   return {.workspace = u.workspace(), .run = run};
 }
 
+// By the kernels of sm_90a: without a bias or lengths.
 bool runs_at_once(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  return on_tensor_cores(s, device, 128) && z.plain() && z.group() == 1 &&
+  return on_tensor_cores(s, device, 128) && !z.bias && !z.key_lengths &&
          of(device).capability() == 90;
 }
 
+bool plain_heads(const Signature& s) {
+  const AttentionSizes z = attention_sizes(s);
+  return z.plain() && z.group() == 1;
+}
+
 // Short sequences with heads 72 wide have a kernel of their own, which is faster up to 64 queries
-// and keys; with few queries, the key blocks would queue up at the dq semaphores.
+// and keys.
 bool supports_long(const Signature& s, const Device& device) {
   if (!runs_at_once(s, device)) return false;
   const Use u = use_of(s);
-  if (u.z.s > 16 * int64_t{u.z.t}) return false;
+  if (!serves_long({u.z, u.sizes.causal}, of(device))) return false;
+  if (!plain_heads(s)) return true;
   const GradKernels k = grad_kernels(u);
   if (!k.group.run || k.group.bytes > of(device).shared_per_block()) return true;
   return u.z.t > 64 && u.z.s > 64;
 }
 bool supports_short(const Signature& s, const Device& device) {
-  return runs_at_once(s, device) && !supports_long(s, device);
+  return runs_at_once(s, device) && plain_heads(s) && !supports_long(s, device);
 }
 
 Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
   if (u.z.t == 0 || u.z.heads == 0) return prepare_plain(s, {}, device);
   CudaDevice& d = of(device);
-  const int64_t bytes = std::max(u.workspace(), long_workspace(u.dtype, u.z, d));
+  const bool causal = u.sizes.causal;
+  const int64_t bytes = std::max(u.workspace(), long_workspace(u.dtype, {u.z, causal}, d));
   return {.workspace = bytes, .run = [=, &d](const Call& call) {
-            run_long(u.dtype, params_of(u, call), call.workspace, d);
+            run_long(u.dtype, params_of(u, call), causal, call.workspace, d);
           }};
 }
 
 bool supports_head(const Signature& s, const Device& device) {
-  return runs_at_once(s, device) && serves_head(use_of(s).z);
+  return runs_at_once(s, device) && plain_heads(s) && serves_head(use_of(s).z);
 }
 
 Program prepare_head(const Signature& s, const Tune&, Device& device) {

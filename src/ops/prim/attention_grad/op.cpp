@@ -45,7 +45,7 @@ std::vector<Value> decompose_groups(Graph& g, const Signature& s, std::span<cons
   return d;
 }
 
-// For kernels without packed QKV, and for grouped heads.
+// For kernels without packed QKV or without grouped heads.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const AttentionSizes z = attention_sizes(s);
   if (z.group() > 1) return decompose_groups(g, s, in);
@@ -159,6 +159,22 @@ void add_masked(std::vector<Example>& all) {
   }
 }
 
+// Several blocks of keys, with a causal mask and with grouped heads; more heads than run at once,
+// and fewer.
+void add_long_masked(std::vector<Example>& all) {
+  const auto add = [&](std::string label, Shape q, Shape k, bool causal, bool dlse) {
+    Example e = example(std::move(label), q, k, dlse);
+    e.attrs = Attention{.causal = causal};
+    e.in[1].shape = e.in[2].shape = k;
+    all.push_back(std::move(e));
+  };
+  add("causal_many", {1, 260, 70, 8}, {1, 260, 70, 8}, true, false);
+  add("causal_group", {1, 300, 8, 64}, {1, 300, 2, 64}, true, true);
+  add("causal_prefix_128", {2, 190, 6, 128}, {2, 390, 2, 128}, true, false);
+  add("group_blocks", {2, 150, 4, 64}, {2, 270, 2, 64}, false, true);
+  add("group_blocks_80", {1, 150, 4, 80}, {1, 270, 1, 80}, false, false);
+}
+
 std::vector<Example> examples() {
   std::vector<Example> all{packed("packed", {2, 37, 3, 2, 24}, true),
                            packed("packed_72", {1, 140, 3, 2, 72}, false),
@@ -187,6 +203,7 @@ std::vector<Example> examples() {
                            example("long", {2, 1024, 4, 64}, {2, 1024, 4, 64}, false),
                            example("vae", {1, 4096, 1, 512}, {1, 4096, 1, 512}, false)};
   add_masked(all);
+  add_long_masked(all);
   return all;
 }
 

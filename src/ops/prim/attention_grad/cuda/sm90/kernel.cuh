@@ -27,7 +27,8 @@ struct LongWork {
 };
 // A query block and a tile; `tiles` and `count` number both within this thread block.
 struct Iteration {
-  int head, key_block, rank, block;
+  int head, key_block, block;
+  Turn turn;
   int tiles, count;
   bool last;  // of the tile's blocks
 };
@@ -86,14 +87,32 @@ __device__ __forceinline__ void start_dq(DqAccumulators<D>& dq, const LongWork<D
   wgmma_commit();
 }
 
+// p of the keys that queries do not see yet becomes 0; the first visible ones are on the diagonal.
+template <int D>
+__device__ __forceinline__ void mask_later_keys(ScoreAccumulators<D>& s, const LongWork<D>& w,
+                                                const Iteration& o) {
+  using S = LongShape<D>;
+  const int query = o.block % w.p.sizes.head_blocks * S::queries + w.p.sizes.diagonal;
+  const int key = o.key_block * S::keys + w.group * 64;
+  if (query >= key + 63) return;
+  const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4;
+  const int later = key + row - query - lane % 4 * 2;  // at row 0 and column 0 of this thread
+#pragma unroll
+  for (int n = 0; n < S::queries / 8; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (later + i / 2 * 8 > 8 * n + i % 2) s[n][i] = 0;
+}
+
 // Packed p from the scores.
-template <class T, int D>
+template <class T, int D, bool Causal>
 __device__ __forceinline__ void pack_probabilities(Packed<D>& weights, ScoreAccumulators<D>& s,
                                                    const LongWork<D>& w, const Iteration& o) {
   using S = LongShape<D>;
   exp_scores_transposed(
       s, reinterpret_cast<const float*>(w.memory + S::lse_log2 + (o.count & 1) * S::stats_bytes),
       w.p.g.z.scale_log2, w.p.g.z.s - o.key_block * S::keys - w.group * 64);
+  if constexpr (Causal) mask_later_keys<D>(s, w, o);
   pack_weights<T, S::queries>(weights, s);
 }
 
@@ -118,7 +137,7 @@ __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D
                                          const Iteration& o, const float4* accum) {
   using S = LongShape<D>;
   constexpr int columns = S::dq_width / 8;
-  if (o.rank > 0) {
+  if (o.turn.rank() > 0) {
     float4 x[columns];
 #pragma unroll
     for (int n = 0; n < columns; ++n) x[n] = __ldcg(accum + n * 128);
@@ -126,9 +145,10 @@ __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D
     for (int n = 0; n < columns; ++n)
       dq[n][0] += x[n].x, dq[n][1] += x[n].y, dq[n][2] += x[n].z, dq[n][3] += x[n].w;
   }
-  Rows<T> to = rows_of<T>(w.p.g.z, w.p.g.dq, o.head, w.p.g.z.t);
+  const Block b = in_query_head(w.p, {o.head, o.block, o.count});
+  Rows<T> to = rows_of<T>(w.p.g.z, w.p.g.dq, b.head, w.p.g.z.t);
   const int warp = threadIdx.x % 128 / 32, column = S::boxes == 2 ? w.group * S::step : 0;
-  const int row = o.block * S::queries + (S::boxes == 2 ? 0 : w.group * 64) + warp * 16;
+  const int row = b.block * S::queries + (S::boxes == 2 ? 0 : w.group * 64) + warp * 16;
   to.first += column, to.width -= column;
   using One = float(&)[1][columns][4];
   write_scaled<T, 1, S::dq_width>(to, row, reinterpret_cast<One>(dq), w.p.g.z.scale,
@@ -140,12 +160,12 @@ template <class T, int D>
 __device__ __forceinline__ void add_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
                                        const Iteration& o) {
   using S = LongShape<D>;
-  const int64_t tile = (int64_t{o.head} * w.p.query_blocks + o.block) * S::groups + w.group;
+  const int64_t tile = (int64_t{o.head} * w.p.sizes.query_blocks + o.block) * S::groups + w.group;
   auto* const accum =
       reinterpret_cast<float4*>(w.p.dq_accum + tile * S::dq_tile_floats) + threadIdx.x % 128;
-  if (o.rank + 1 == w.p.key_blocks) {
+  if (o.turn.last()) {
     write_dq<T, D>(dq, w, o, accum);
-  } else if (o.rank == 0) {
+  } else if (o.turn.rank() == 0) {
 #pragma unroll
     for (int n = 0; n < S::dq_width / 8; ++n)
       accum[n * 128] = {dq[n][0], dq[n][1], dq[n][2], dq[n][3]};
@@ -162,15 +182,15 @@ __device__ __forceinline__ void finish_dq(DqAccumulators<D>& dq, const LongWork<
   fence_accumulators(dq);
   arrive<D>(w.at, PipelineBarrier::ds_empty, o.count);
   if (o.last) arrive<D>(w.at, PipelineBarrier::keys_empty, o.tiles);
-  if (w.p.key_blocks > 1) wait_for<D>(w.at, PipelineBarrier::dq_acquired, o.count);
+  if (w.p.sizes.key_blocks > 1) wait_for<D>(w.at, PipelineBarrier::dq_acquired, o.count);
   add_dq<T, D>(dq, w, o);
-  if (w.p.key_blocks > 1) arrive<D>(w.at, PipelineBarrier::dq_added, o.count);
+  if (w.p.sizes.key_blocks > 1) arrive<D>(w.at, PipelineBarrier::dq_added, o.count);
 }
 
 // Accumulates a query block into dk and dv. Software-pipelined: on return the GEMM of dk is still
 // in flight, and dq of this block is computed by the next call (`before` is the previous block).
 // The first call discards its dq.
-template <class T, int D>
+template <class T, int D, bool Causal>
 __device__ __forceinline__ void process_query_block(const LongWork<D>& w, const Iteration& o,
                                                     const Iteration& before, DkvAccumulators<D>& dk,
                                                     DkvAccumulators<D>& dv) {
@@ -191,7 +211,7 @@ __device__ __forceinline__ void process_query_block(const LongWork<D>& w, const 
   start_scores<T, D>(dp, keys + S::v, dout);
   wgmma_wait<1>();  // s
   fence_accumulators(s);
-  pack_probabilities<T, D>(weights, s, w, o);
+  pack_probabilities<T, D, Causal>(weights, s, w, o);
   start_dkv<T, D>(dv, weights, dout);
   if (o.count > 0) wait_for<D>(w.at, PipelineBarrier::ds_full, o.count - 1);
   start_dq<T, D>(dq, w, before);
@@ -210,14 +230,14 @@ __device__ __forceinline__ void process_query_block(const LongWork<D>& w, const 
 }
 
 // dk or dv of 64 keys: the result, or a partial of a query split.
-template <class T, int D>
+template <class T, int D, class Tile>
 __device__ __forceinline__ void write_dkv(const LongWork<D>& w, DkvAccumulators<D>& sum,
-                                          const LongTile& t, bool dv) {
+                                          const Tile& t, bool dv) {
   using S = LongShape<D>;
   const int thread = threadIdx.x % 128, first = t.key_block * S::keys + w.group * 64;
-  if (w.p.query_splits > 1) {
-    const int64_t head = int64_t{t.query_split} * w.p.g.z.heads + t.head;
-    const int64_t tile = (head * w.p.key_blocks * 2 + first / 64) * 2 + dv;
+  if (w.p.sizes.query_splits > 1) {
+    const int64_t head = int64_t{t.query_split} * w.p.sizes.heads + t.head;
+    const int64_t tile = (head * w.p.sizes.key_blocks * 2 + first / 64) * 2 + dv;
     auto* const to =
         reinterpret_cast<float4*>(w.p.dkv_partial + tile * S::dkv_tile_floats) + thread;
 #pragma unroll
@@ -227,20 +247,21 @@ __device__ __forceinline__ void write_dkv(const LongWork<D>& w, DkvAccumulators<
     }
     return;
   }
-  const Rows<T> to = rows_of<T>(w.p.g.z, dv ? w.p.g.dv : w.p.g.dk, t.head, w.p.g.z.s);
+  const Rows<T> to = key_rows_of<T>(w.p.g.z, dv ? w.p.g.dv : w.p.g.dk, t.head * w.p.g.z.group);
   using One = float(&)[1][D / 8][4];
   write_scaled<T, 1, D>(to, first + thread / 32 * 16, reinterpret_cast<One>(sum),
                         dv ? 1.f : w.p.g.z.scale, thread % 32);
 }
 
 // All tiles of a consumer warpgroup.
-template <class T, int D>
+template <class T, int D, bool Causal>
 __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
   Iteration before = {};
   int tiles = 0, count = 0;
 #pragma unroll 1
-  for (int i = blockIdx.x; i < w.p.tiles; i += gridDim.x, ++tiles) {
-    const LongTile t = long_tile(w.p, i);
+  for (int i = blockIdx.x; i < w.p.sizes.tiles; i += gridDim.x) {
+    const auto t = LongTile<Causal>::at(w.p.sizes, gridDim.x, i);
+    if (Causal && t.blocks == 0) continue;
     DkvAccumulators<D> dk, dv;
     clear(dk);
     clear(dv);
@@ -250,24 +271,34 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
 #pragma unroll 1
     for (int j = 0; j < t.blocks; ++j, ++count) {
       const int b = t.block(j);
-      const Iteration o{t.head, t.key_block, t.rank(b), b, tiles, count, j + 1 == t.blocks};
-      process_query_block<T, D>(w, o, before, dk, dv);
+      const Turn turn = t.turn(b, w.p.turns);
+      const Iteration o{t.head, t.key_block, b, turn, tiles, count, j + 1 == t.blocks};
+      process_query_block<T, D, Causal>(w, o, before, dk, dv);
       before = o;
     }
     wgmma_wait<0>();
     fence_accumulators(dk);
     write_dkv<T, D>(w, dk, t, false);
     write_dkv<T, D>(w, dv, t, true);
-    if (i + gridDim.x < w.p.tiles) continue;
-    DqAccumulators<D> dq;
-    wait_for<D>(w.at, PipelineBarrier::ds_full, before.count);
-    start_dq<T, D>(dq, w, before);
-    wgmma_wait<0>();
-    finish_dq<T, D>(dq, w, before);
+    ++tiles;
   }
+  if (Causal && count == 0) return;
+  DqAccumulators<D> dq;
+  wait_for<D>(w.at, PipelineBarrier::ds_full, before.count);
+  start_dq<T, D>(dq, w, before);
+  wgmma_wait<0>();
+  finish_dq<T, D>(dq, w, before);
 }
 
-// Preprocess: lse_log2 and delta, and zeroes dq_semaphore. A thread block handles kRowTokens
+// The table of CausalTile.
+__device__ __forceinline__ void store_turns(const LongParams& p) {
+  const int blocks = p.sizes.query_blocks / p.sizes.query_splits;
+  const int count = p.sizes.key_blocks * blocks, threads = gridDim.x * kRowThreads;
+  for (int i = blockIdx.x * kRowThreads + threadIdx.x; i < count; i += threads)
+    p.turns[i] = causal_turn(p.sizes, i / blocks, i % blocks);
+}
+
+// Preprocess: lse_log2 and delta, turns, and zeroes dq_semaphore. A thread block handles kRowTokens
 // queries of a sample and all their heads.
 // grid: heads / a * pitch / kRowTokens.  sums: f32.  deterministic: yes.
 template <class T>
@@ -279,6 +310,7 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_long_preprocess(
   for (int64_t i = int64_t{blockIdx.x} * kRowThreads + threadIdx.x; i < p.semaphore_count;
        i += int64_t{gridDim.x} * kRowThreads)
     p.dq_semaphore[i] = 0;
+  if (p.turns != nullptr) store_turns(p);
   const int64_t token = int64_t{blockIdx.x} * kRowTokens + threadIdx.x / kRowLanes % kRowTokens;
   const int n = static_cast<int>(token / p.g.pitch), t = static_cast<int>(token % p.g.pitch);
   const int lane = threadIdx.x % kRowLanes, head = threadIdx.x / kRowLanes / kRowTokens;
@@ -309,7 +341,7 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_long_preprocess(
 // grid: at most as many thread blocks as are co-resident, since tiles wait for others; thread block
 // i processes the tiles i, i + grid, ...  sums: f32, in an order fixed by the sizes and the grid.
 // deterministic: yes.
-template <class T, int D>
+template <class T, int D, bool Causal>
 __global__ __launch_bounds__(LongShape<D>::threads,
                              1) void attention_grad_long(const __grid_constant__ LongParams p) {
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -321,14 +353,14 @@ __global__ __launch_bounds__(LongShape<D>::threads,
   if (threadIdx.x >= 128 * LongShape<D>::groups) {
     fewer_registers<LongShape<D>::producer_registers>();
     const int thread = threadIdx.x - 128 * LongShape<D>::groups;
-    if (thread == 0) load_tiles<D>(p, at);
-    if (thread == 32 && p.key_blocks > 1) acquire_dq<D>(p, at);
-    if (thread == 64 && p.key_blocks > 1) release_dq<D>(p, at, 0);
-    if (thread == 96 && p.key_blocks > 1) release_dq<D>(p, at, 1);
+    if (thread == 0) load_tiles<D, Causal>(p, at);
+    if (thread == 32 && p.sizes.key_blocks > 1) acquire_dq<D, Causal>(p, at);
+    if (thread == 64 && p.sizes.key_blocks > 1) release_dq<D, Causal>(p, at, 0);
+    if (thread == 96 && p.sizes.key_blocks > 1) release_dq<D, Causal>(p, at, 1);
   } else {
     more_registers<LongShape<D>::consumer_registers>();
     LongWork<D> w{.p = p, .memory = memory, .at = at, .group = group};
-    multiply_tiles<T, D>(w);
+    multiply_tiles<T, D, Causal>(w);
   }
 }
 
@@ -340,30 +372,31 @@ __global__ __launch_bounds__(128) void attention_grad_long_combine(
     const __grid_constant__ LongParams p) {
   begin();
   using S = LongShape<D>;
-  const int64_t tiles = p.g.z.heads * p.key_blocks * S::dkv_tiles, tile = blockIdx.x;
+  const int64_t tiles = int64_t{p.sizes.heads} * p.sizes.key_blocks * S::dkv_tiles;
+  const int64_t tile = blockIdx.x;
   const auto* const from = reinterpret_cast<const float4*>(p.dkv_partial) + threadIdx.x;
   float sum[1][D / 8][4];
   clear(sum);
 #pragma unroll 1
-  for (int r = 0; r < p.query_splits; ++r)
+  for (int r = 0; r < p.sizes.query_splits; ++r)
 #pragma unroll
     for (int n = 0; n < D / 8; ++n) {
       const float4 x = from[(r * tiles + tile) * (S::dkv_tile_floats / 4) + n * 128];
       sum[0][n][0] += x.x, sum[0][n][1] += x.y, sum[0][n][2] += x.z, sum[0][n][3] += x.w;
     }
   const bool dv = tile % 2 == 1;
-  const int head = static_cast<int>(tile / S::dkv_tiles / p.key_blocks);
-  const int first = static_cast<int>(tile / 2 % (S::dkv_tiles / 2 * p.key_blocks)) * 64;
-  write_scaled<T, 1, D>(rows_of<T>(p.g.z, dv ? p.g.dv : p.g.dk, head, p.g.z.s),
+  const int head = static_cast<int>(tile / S::dkv_tiles / p.sizes.key_blocks);
+  const int first = static_cast<int>(tile / 2 % (S::dkv_tiles / 2 * p.sizes.key_blocks)) * 64;
+  write_scaled<T, 1, D>(key_rows_of<T>(p.g.z, dv ? p.g.dv : p.g.dk, head * p.g.z.group),
                         first + static_cast<int>(threadIdx.x) / 32 * 16, sum,
                         dv ? 1.f : p.g.z.scale, threadIdx.x % 32);
 }
 
-template <class T, int D>
+template <class T, int D, bool Causal>
 LongKernel long_kernel_of_width() {
   using S = LongShape<D>;
   return {.preprocess = attention_grad_long_preprocess<T>,
-          .run = attention_grad_long<T, D>,
+          .run = attention_grad_long<T, D, Causal>,
           .combine = attention_grad_long_combine<T, D>,
           .threads = S::threads,
           .bytes = S::bytes,
@@ -375,10 +408,15 @@ LongKernel long_kernel_of_width() {
 }
 template <class T>
 LongKernel long_kernel(int width) {
-  if (width <= 40) return long_kernel_of_width<T, 40>();
-  if (width <= 64) return long_kernel_of_width<T, 64>();
-  if (width <= 80) return long_kernel_of_width<T, 80>();
-  return long_kernel_of_width<T, 128>();
+  if (width <= 40) return long_kernel_of_width<T, 40, false>();
+  if (width <= 64) return long_kernel_of_width<T, 64, false>();
+  if (width <= 80) return long_kernel_of_width<T, 80, false>();
+  return long_kernel_of_width<T, 128, false>();
+}
+// Text models have heads of these widths.
+template <class T>
+LongKernel causal_long_kernel(int width) {
+  return width <= 64 ? long_kernel_of_width<T, 64, true>() : long_kernel_of_width<T, 128, true>();
 }
 
 }  // namespace ebb::ops::cuda

@@ -13,10 +13,16 @@ bool serves_head(const HeadSizes& z);
 // are set; tensors are aligned to 16 bytes.
 void run_head(DType dtype, const GradParams& p, ebb::cuda::CudaDevice& device);
 
+// The same for any number of keys: heads up to 128 wide, grouped or not, plain or with a causal
+// mask.
+struct LongProblem {
+  const HeadSizes& z;
+  bool causal;
+};
+bool serves_long(const LongProblem& l, const ebb::cuda::CudaDevice& device);
 // Bytes of workspace of run_long.
-int64_t long_workspace(DType dtype, const HeadSizes& z, const ebb::cuda::CudaDevice& device);
-
-// The same for any number of keys, heads up to 128 wide.
-void run_long(DType dtype, GradParams p, void* workspace, ebb::cuda::CudaDevice& device);
+int64_t long_workspace(DType dtype, const LongProblem& l, const ebb::cuda::CudaDevice& device);
+void run_long(DType dtype, GradParams p, bool causal, void* workspace,
+              ebb::cuda::CudaDevice& device);
 
 }  // namespace ebb::ops::cuda

@@ -2,26 +2,32 @@
 // thread block, and its producer warps.
 #pragma once
 
+#include <type_traits>
+
 #include "backend/cuda/attention/wgmma.cuh"
 #include "backend/cuda/kit/mbarrier.cuh"
 #include "backend/cuda/kit/wgmma.cuh"
 #include "ops/prim/attention_grad/cuda/blocks.cuh"
+#include "ops/prim/attention_grad/cuda/sm90/tiles.h"
 
 namespace ebb::ops::cuda {
 
-// A tile is a block of keys of a head and one split of its queries. Tiles of a head accumulate dq
-// in `dq_accum`. The accumulation is serialised per query block by a semaphore, which counts the
-// tiles that have added theirs, in an order that depends on the sizes and the grid only: results
-// are deterministic.
+// Tiles of a head accumulate dq in `dq_accum`. The accumulation is serialised per query block by a
+// semaphore, which counts the tiles that have added theirs, in an order that depends on the sizes
+// and the grid only: results are deterministic.
 struct LongParams {
   GradParams g;
   CUtensorMap q, k, v, dout;
-  float* dq_accum;         // [head, query block, warpgroup] tiles
+  LongSizes sizes;
+  float* dq_accum;         // [head of k, query block, warpgroup] tiles
   float* dkv_partial;      // dk and dv of a query split, [split, head, 64 keys, dk or dv] tiles
-  unsigned* dq_semaphore;  // [head, query block]
-  int key_blocks, query_blocks, query_splits, tiles;
-  int semaphore_count;  // 0 if there is one block of keys
+  unsigned* dq_semaphore;  // [head of k, query block]
+  uint16_t* turns;         // of CausalTile: causal_turn; null: PlainTile
+  int semaphore_count;     // 0 if there is one block of keys
 };
+
+template <bool Causal>
+using LongTile = std::conditional_t<Causal, CausalTile, PlainTile>;
 
 constexpr int kRowTokens = 8;  // queries per thread block of the preprocess kernel
 
@@ -74,10 +80,16 @@ __device__ __forceinline__ Use2 use2(int count) {
   return {count & 1, static_cast<uint32_t>(count >> 1 & 1)};
 }
 
-// A query block; `count`: its number among those that the thread block processes.
+// A query block of the query heads that read head `head` of k; `count`: its number among those that
+// the thread block processes.
 struct Block {
   int head, block, count;
 };
+// The query head that it is of, and its block there.
+__device__ __forceinline__ Block in_query_head(const LongParams& p, const Block& b) {
+  const int blocks = p.sizes.head_blocks, group = p.sizes.query_blocks / blocks;
+  return {b.head * group + b.block / blocks, b.block % blocks, b.count};
+}
 
 template <int D>
 __device__ __forceinline__ uint32_t barrier_at(uint32_t memory, PipelineBarrier barrier, int slot) {
@@ -116,61 +128,23 @@ __device__ __forceinline__ void init_barriers(uint32_t memory) {
   barrier_init_done();
 }
 
-// A tile's peers are the tiles of its head in the same wave. They start at different query blocks
-// and visit them cyclically, so that no two peers need the same dq semaphore at once; dq is
-// accumulated in the order in which the peers arrive.
-struct LongTile {
-  int head, key_block, query_split;
-  int first, blocks;        // query blocks: the first one and their number
-  int before, peers, peer;  // tiles of earlier waves; peers, this one included; index among them
-  int start;                // the query block visited first
-  __device__ int block(int i) const {  // the query block visited as number i
-    return start + i - (start + i < first + blocks ? 0 : blocks);
-  }
-  // How many of the head's tiles add to dq of a block before this one does.
-  __device__ int rank(int block) const {
-    const int begun =
-        ((block - first + 1) * peers + blocks - 1) / blocks;  // peers that start at or before it
-    return before + begun - 1 - peer + (peer < begun ? 0 : peers);
-  }
-};
-
-// Thread block c processes the tiles c, c + grid, ...
-__device__ __forceinline__ LongTile long_tile(const LongParams& p, int i) {
-  const int keys = p.key_blocks, grid = gridDim.x, unit = i / keys;
-  LongTile t;
-  t.key_block = i % keys;
-  t.query_split = unit % p.query_splits;
-  t.head = unit / p.query_splits;
-  t.first = t.query_split * p.query_blocks / p.query_splits;
-  t.blocks = (t.query_split + 1) * p.query_blocks / p.query_splits - t.first;
-  const int now =
-      grid - (i - t.key_block) % grid;  // tiles from the head's first to the end of the wave
-  t.before = t.key_block < now ? 0 : now + (t.key_block - now) / grid * grid;
-  t.peers = min(keys - t.before, t.key_block < now ? now : grid);
-  t.peer = t.key_block - t.before;
-  t.start = t.first + t.peer * t.blocks / t.peers;
-  return t;
-}
-
 // ---- producer warps ---------------------------------------------------------------------------
 
-// Rows of a head, as boxes of 64 columns.
+// Rows of a head, as boxes of 64 columns; `heads`: of a sample.
 struct LoadRows {
   uint32_t to, barrier;
-  int head, row, rows;
+  int head, heads, row, rows;
 };
 template <int D>
-__device__ __forceinline__ void load_rows(const LongParams& p, const CUtensorMap& map,
-                                          const LoadRows& l) {
+__device__ __forceinline__ void load_rows(const CUtensorMap& map, const LoadRows& l) {
   using S = LongShape<D>;
 #pragma unroll
   for (int b = 0; b < S::boxes; ++b)
     load_box4(l.to + b * l.rows * 128, l.barrier, map,
-              {b * S::step, l.row, l.head % p.g.z.a, l.head / p.g.z.a});
+              {b * S::step, l.row, l.head % l.heads, l.head / l.heads});
 }
 
-// A block of q with its lse_log2, or of do with its delta.
+// A block of q with its lse_log2, or of do with its delta; `b` is of a query head.
 template <int D>
 __device__ __forceinline__ void load_queries(const LongParams& p, uint32_t memory, bool dout,
                                              const Block& b) {
@@ -180,31 +154,34 @@ __device__ __forceinline__ void load_queries(const LongParams& p, uint32_t memor
   const uint32_t barrier =
       barrier_at<D>(memory, dout ? PipelineBarrier::dout_full : PipelineBarrier::q_full, slot);
   barrier_expect(barrier, S::query_bytes + S::stats_bytes);
-  load_rows<D>(p, dout ? p.dout : p.q,
-               {memory + (dout ? S::dout : S::q) + slot * S::query_bytes, barrier, b.head,
-                b.block * S::queries, S::queries});
+  load_rows<D>(dout ? p.dout : p.q, {memory + (dout ? S::dout : S::q) + slot * S::query_bytes,
+                                     barrier, b.head, p.g.z.a, b.block * S::queries, S::queries});
   load_bytes(memory + (dout ? S::delta : S::lse_log2) + slot * S::stats_bytes, barrier,
              (dout ? p.g.delta : p.g.lse_log2) + b.head * p.g.pitch + b.block * S::queries,
              S::stats_bytes);
 }
 
 // One thread issues all loads, tile by tile.
-template <int D>
+template <int D, bool Causal>
 __device__ __forceinline__ void load_tiles(const LongParams& p, uint32_t memory) {
   using S = LongShape<D>;
+  const int heads = p.g.z.a / p.g.z.group;
   int tiles = 0, blocks = 0;
-  for (int i = blockIdx.x; i < p.tiles; i += gridDim.x, ++tiles) {
-    const LongTile t = long_tile(p, i);
+  for (int i = blockIdx.x; i < p.sizes.tiles; i += gridDim.x) {
+    const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
+    if (Causal && t.blocks == 0) continue;
     const int slot = tiles & 1, key = t.key_block * S::keys;
     wait_free<D>(memory, PipelineBarrier::keys_empty, tiles);
     const uint32_t barrier = barrier_at<D>(memory, PipelineBarrier::keys_full, slot);
     barrier_expect(barrier, 2 * S::key_bytes);
-    load_rows<D>(p, p.k, {memory + S::k + slot * S::key_bytes, barrier, t.head, key, S::keys});
-    load_rows<D>(p, p.v, {memory + S::v + slot * S::key_bytes, barrier, t.head, key, S::keys});
+    load_rows<D>(p.k, {memory + S::k + slot * S::key_bytes, barrier, t.head, heads, key, S::keys});
+    load_rows<D>(p.v, {memory + S::v + slot * S::key_bytes, barrier, t.head, heads, key, S::keys});
     for (int j = 0; j < t.blocks; ++j, ++blocks) {
-      load_queries<D>(p, memory, false, {t.head, t.block(j), blocks});
-      load_queries<D>(p, memory, true, {t.head, t.block(j), blocks});
+      const Block b = in_query_head(p, {t.head, t.block(j), blocks});
+      load_queries<D>(p, memory, false, b);
+      load_queries<D>(p, memory, true, b);
     }
+    ++tiles;
   }
 }
 
@@ -222,17 +199,16 @@ __device__ __forceinline__ void wait_semaphore(const unsigned* semaphore, unsign
 }
 
 // One thread waits for the semaphore, and lets the consumers of this thread block add dq.
-template <int D>
+template <int D, bool Causal>
 __device__ __forceinline__ void acquire_dq(const LongParams& p, uint32_t memory) {
   int blocks = 0;
-  for (int i = blockIdx.x; i < p.tiles; i += gridDim.x) {
-    const LongTile t = long_tile(p, i);
+  for (int i = blockIdx.x; i < p.sizes.tiles; i += gridDim.x) {
+    const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
     for (int j = 0; j < t.blocks; ++j, ++blocks) {
       if (blocks >= 2) wait_for<D>(memory, PipelineBarrier::dq_added, blocks - 2);
       const int b = t.block(j);
-      const unsigned* const semaphore = p.dq_semaphore + t.head * p.query_blocks + b;
-      const auto rank = static_cast<unsigned>(t.rank(b));
-      wait_semaphore(semaphore, rank);
+      wait_semaphore(p.dq_semaphore + t.head * p.sizes.query_blocks + b,
+                     static_cast<unsigned>(t.turn(b, p.turns).rank()));
       barrier_arrive(barrier_at<D>(memory, PipelineBarrier::dq_acquired, blocks & 1));
     }
   }
@@ -240,19 +216,21 @@ __device__ __forceinline__ void acquire_dq(const LongParams& p, uint32_t memory)
 
 // Two threads, for even and odd query blocks, release the semaphore after dq has been added: their
 // fences take as long as a block. dq_acquired waits for them too, so that neither misses a phase.
-template <int D>
+template <int D, bool Causal>
 __device__ __forceinline__ void release_dq(const LongParams& p, uint32_t memory, int slot) {
   int blocks = 0;
   barrier_arrive(barrier_at<D>(memory, PipelineBarrier::dq_acquired, slot));
-  for (int i = blockIdx.x; i < p.tiles; i += gridDim.x) {
-    const LongTile t = long_tile(p, i);
+  for (int i = blockIdx.x; i < p.sizes.tiles; i += gridDim.x) {
+    const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
     for (int j = 0; j < t.blocks; ++j, ++blocks) {
       if ((blocks & 1) != slot) continue;
       wait_for<D>(memory, PipelineBarrier::dq_added, blocks);
       barrier_arrive(barrier_at<D>(memory, PipelineBarrier::dq_acquired, slot));
-      const int b = t.block(j), rank = t.rank(b);
-      if (rank + 1 < p.key_blocks)
-        store_release(p.dq_semaphore + t.head * p.query_blocks + b, rank + 1);
+      const int b = t.block(j);
+      const Turn turn = t.turn(b, p.turns);
+      if (!turn.last())
+        store_release(p.dq_semaphore + t.head * p.sizes.query_blocks + b,
+                      static_cast<unsigned>(turn.rank() + 1));
     }
   }
 }

@@ -20,5 +20,8 @@ struct LongKernel {
 // For the narrowest width that holds `width`, a multiple of 8 up to 128.
 LongKernel long_kernel_bf16(int width);
 LongKernel long_kernel_f16(int width);
+// With a causal mask.
+LongKernel causal_long_kernel_bf16(int width);
+LongKernel causal_long_kernel_f16(int width);
 
 }  // namespace ebb::ops::cuda

@@ -1,0 +1,140 @@
+// Work of the long attention_grad (sm_90a): which query blocks a tile visits, in which order, and
+// when it adds its dq of each. Plain C++, which the tests run on the host.
+#pragma once
+
+#include <cstdint>
+
+namespace ebb::ops::cuda {
+
+// A tile is a block of keys of a head of k and v, and a split of the query blocks that read the
+// head: those of all query heads of its group, one query head after another.
+struct LongSizes {
+  int heads = 0;  // of k and v, of all samples
+  int key_blocks = 0;
+  int head_blocks = 0;   // query blocks of a query head
+  int query_blocks = 0;  // of the group: group * head_blocks
+  int query_splits = 1;
+  int tiles = 0;  // CausalTile: some have no blocks
+  // Of CausalTile alone.
+  int keys = 0, queries = 0;  // per block
+  int diagonal = 0;           // query t attends to the keys up to t + diagonal; not negative
+};
+
+// A tile's place among those that add to dq of a query block, in one register.
+struct Turn {
+  int code = 0;
+  static constexpr Turn of(int rank, bool last) { return {rank << 1 | (last ? 1 : 0)}; }
+  constexpr int rank() const { return code >> 1; }  // how many come before it
+  constexpr bool last() const { return (code & 1) != 0; }
+};
+
+// Thread block c processes the tiles c, c + grid, ... A tile's peers are the tiles of its head and
+// split in the same wave. They start at different query blocks and visit them cyclically, so that
+// no two peers want to add to one dq at once; dq is added up in the order in which they arrive.
+struct PlainTile {
+  int head, key_block, query_split;
+  int first, blocks;        // query blocks: the first one and their number
+  int before, peers, peer;  // tiles of earlier waves; peers, this one included; index among them
+  int start;                // the query block visited first
+  int key_blocks;
+
+  static constexpr PlainTile at(const LongSizes& z, int grid, int i) {
+    const int keys = z.key_blocks, unit = i / keys;
+    PlainTile t{};
+    t.key_blocks = keys;
+    t.key_block = i % keys;
+    t.query_split = unit % z.query_splits;
+    t.head = unit / z.query_splits;
+    t.first = t.query_split * z.query_blocks / z.query_splits;
+    t.blocks = (t.query_split + 1) * z.query_blocks / z.query_splits - t.first;
+    // Tiles from the unit's first to the end of the wave.
+    const int now = grid - (i - t.key_block) % grid;
+    t.before = t.key_block < now ? 0 : now + (t.key_block - now) / grid * grid;
+    const int left = keys - t.before, wave = t.key_block < now ? now : grid;
+    t.peers = left < wave ? left : wave;
+    t.peer = t.key_block - t.before;
+    t.start = t.first + t.peer * t.blocks / t.peers;
+    return t;
+  }
+  // The query block visited as number i.
+  constexpr int block(int i) const { return start + i - (start + i < first + blocks ? 0 : blocks); }
+  constexpr Turn turn(int block, const uint16_t* /*turns*/) const {
+    // Peers that start at or before the block.
+    const int begun = ((block - first + 1) * peers + blocks - 1) / blocks;
+    const int rank = before + begun - 1 - peer + (peer < begun ? 0 : peers);
+    return Turn::of(rank, rank + 1 == key_blocks);
+  }
+};
+
+// With a causal mask, key block k is seen by the last query blocks of a query head only. A thread
+// block takes key block k and then its mirror image, so that all have about the same work (compare
+// Qiang et al. 2026, DASH). The first is visited upwards from the diagonal, the mirror image
+// downwards from the last query block: at any time, nearly all thread blocks of a head are at
+// different query blocks. dq is added up in the order of those times. All tiles of a head and split
+// run at once: the grid is a multiple of their pairs.
+struct CausalTile {
+  int head, key_block, query_split;
+  int blocks;   // 0: nothing to do
+  int first;    // query block of the split
+  int visible;  // query blocks of a query head that see the key block
+  int head_blocks;
+  int split_blocks;
+  bool mirrored;
+
+  static constexpr int pairs(const LongSizes& z) { return (z.key_blocks + 1) / 2; }
+  // The first query block of a query head that sees a key block.
+  static constexpr int first_block(const LongSizes& z, int key_block) {
+    const int query = key_block * z.keys - z.diagonal;
+    return query > 0 ? query / z.queries : 0;
+  }
+  static constexpr CausalTile at(const LongSizes& z, int grid, int i) {
+    CausalTile t{};
+    const int wave = i / grid, pair = i % grid + wave / 2 * grid, unit = pair / pairs(z);
+    t.mirrored = wave % 2 == 1;
+    t.key_block = t.mirrored ? z.key_blocks - 1 - pair % pairs(z) : pair % pairs(z);
+    t.head = unit / z.query_splits;
+    t.query_split = unit % z.query_splits;
+    t.head_blocks = z.head_blocks;
+    t.split_blocks = z.query_blocks / z.query_splits;
+    t.first = t.query_split * t.split_blocks;
+    t.visible = z.head_blocks - first_block(z, t.key_block);
+    const bool twice = t.mirrored && t.key_block < pairs(z);  // the middle is its own image
+    t.blocks = t.head < z.heads && !twice ? t.split_blocks / z.head_blocks * t.visible : 0;
+    return t;
+  }
+  constexpr int block(int i) const {
+    const int j = i % visible;
+    return first + i / visible * head_blocks +
+           (mirrored ? head_blocks - 1 - j : head_blocks - visible + j);
+  }
+  constexpr Turn turn(int block, const uint16_t* turns) const {
+    return {turns[key_block * split_blocks + block - first]};
+  }
+};
+
+// When a pair of tiles visits query block `block` of a split with key block `key_block`, in blocks.
+constexpr int causal_time(const LongSizes& z, int key_block, int block) {
+  const int split_heads = z.query_blocks / z.query_splits / z.head_blocks;
+  const int first = CausalTile::first_block(z, key_block), visible = z.head_blocks - first;
+  const int earlier = block / z.head_blocks * visible, b = block % z.head_blocks;
+  if (key_block < CausalTile::pairs(z)) return earlier + b - first;
+  const int image = z.key_blocks - 1 - key_block;
+  return split_heads * (z.head_blocks - CausalTile::first_block(z, image)) + earlier +
+         z.head_blocks - 1 - b;
+}
+
+// The entry of CausalTile's `turns`, [key block, query block of the split]. At one time, the lower
+// key block comes first. A tile visits its blocks in the order of time, and waits for earlier ones
+// only, or lower key blocks at the same time: no deadlock.
+constexpr uint16_t causal_turn(const LongSizes& z, int key_block, int block) {
+  const int b = block % z.head_blocks, time = causal_time(z, key_block, block);
+  int rank = 0, count = 0;
+  for (int k = 0; k < z.key_blocks && CausalTile::first_block(z, k) <= b; ++k) {
+    const int other = causal_time(z, k, block);
+    rank += other < time || (other == time && k < key_block) ? 1 : 0;
+    ++count;
+  }
+  return static_cast<uint16_t>(Turn::of(rank, rank + 1 == count).code);
+}
+
+}  // namespace ebb::ops::cuda

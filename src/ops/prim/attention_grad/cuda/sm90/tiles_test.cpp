@@ -1,0 +1,126 @@
+// The order in which tiles of the long attention_grad add to dq: complete, and free of deadlocks.
+#include "ops/prim/attention_grad/cuda/sm90/tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace ebb::ops::cuda {
+namespace {
+
+struct Visit {
+  int unit, key_block, block, rank;
+  bool last;
+};
+
+// Every thread block's visits, in its order.
+template <class Tile>
+std::vector<std::vector<Visit>> visits(const LongSizes& z, int grid,
+                                       const std::vector<uint16_t>& turns) {
+  std::vector<std::vector<Visit>> all(static_cast<size_t>(grid));
+  for (int i = 0; i < z.tiles; ++i) {
+    const Tile t = Tile::at(z, grid, i);
+    const int unit = t.head * z.query_splits + t.query_split;
+    for (int j = 0; j < t.blocks; ++j) {
+      const Turn turn = t.turn(t.block(j), turns.data());
+      all[static_cast<size_t>(i % grid)].push_back(
+          {unit, t.key_block, t.block(j), turn.rank(), turn.last()});
+    }
+  }
+  return all;
+}
+
+// Lets all thread blocks take a step at a time, those that wait for others none. Returns the number
+// of steps, or -1 for a deadlock.
+int steps_of(const std::vector<std::vector<Visit>>& visits) {
+  std::map<std::pair<int, int>, int> added;
+  std::vector<size_t> at(visits.size());
+  for (int steps = 0;; ++steps) {
+    bool done = true;
+    std::vector<const Visit*> now;
+    for (size_t c = 0; c < visits.size(); ++c) {
+      if (at[c] == visits[c].size()) continue;
+      done = false;
+      const Visit& v = visits[c][at[c]];
+      if (added[{v.unit, v.block}] == v.rank) now.push_back(&v), ++at[c];
+    }
+    if (done) return steps;
+    if (now.empty()) return -1;
+    for (const Visit* v : now) ++added[{v->unit, v->block}];
+  }
+}
+
+// Each pair of blocks that sees each other is visited once, and the last visit of a query block is
+// marked as such.
+void expect_complete(const LongSizes& z, const std::vector<std::vector<Visit>>& visits,
+                     bool causal) {
+  std::map<std::pair<int, int>, std::vector<int>> keys, last;
+  for (const auto& of_block : visits)
+    for (const Visit& v : of_block) {
+      keys[{v.unit, v.block}].push_back(v.key_block);
+      if (v.last) last[{v.unit, v.block}].push_back(v.rank);
+    }
+  EXPECT_EQ(keys.size(), static_cast<size_t>(z.heads * z.query_blocks));
+  for (auto& [at, seen] : keys) {
+    std::sort(seen.begin(), seen.end());
+    std::vector<int> wanted;
+    for (int k = 0; k < z.key_blocks; ++k)
+      if (!causal || CausalTile::first_block(z, k) <= at.second % z.head_blocks)
+        wanted.push_back(k);
+    EXPECT_EQ(seen, wanted) << "query block " << at.second;
+    EXPECT_EQ(last[at], std::vector<int>{static_cast<int>(wanted.size()) - 1});
+  }
+}
+
+LongSizes sizes(int heads, int key_blocks, int head_blocks, int group, int splits) {
+  return {.heads = heads,
+          .key_blocks = key_blocks,
+          .head_blocks = head_blocks,
+          .query_blocks = group * head_blocks,
+          .query_splits = splits};
+}
+
+TEST(AttentionGradTiles, plain__complete_without_deadlock) {
+  for (LongSizes z : {sizes(3, 5, 7, 1, 1), sizes(2, 3, 4, 4, 3), sizes(1, 40, 9, 2, 1),
+                      sizes(5, 1, 6, 1, 2), sizes(4, 33, 70, 1, 1)}) {
+    z.tiles = z.heads * z.key_blocks * z.query_splits;
+    const auto all = visits<PlainTile>(z, std::min(z.tiles, 12), {});
+    expect_complete(z, all, false);
+    EXPECT_GT(steps_of(all), 0) << z.key_blocks << " blocks of keys";
+  }
+}
+
+// As launch.cu divides it.
+struct CausalCase {
+  int keys, queries;  // of a head
+  int heads, group, splits, heads_at_once;
+};
+
+TEST(AttentionGradTiles, causal__complete_without_deadlock) {
+  for (const CausalCase& c :
+       {CausalCase{8192, 8192, 8, 4, 1, 4}, CausalCase{300, 300, 2, 4, 4, 8},
+        CausalCase{77, 77, 12, 1, 1, 12}, CausalCase{4096, 1000, 3, 2, 2, 2},
+        CausalCase{1100, 1090, 7, 3, 1, 3}, CausalCase{640, 640, 5, 1, 1, 2}}) {
+    LongSizes z = sizes(c.heads, (c.keys + 127) / 128, (c.queries + 63) / 64, c.group, c.splits);
+    z.keys = 128, z.queries = 64, z.diagonal = c.keys - c.queries;
+    const int pairs = CausalTile::pairs(z), units = c.heads * c.splits;
+    const int grid = pairs * c.heads_at_once;
+    z.tiles = 2 * ((units + c.heads_at_once - 1) / c.heads_at_once) * grid;
+    std::vector<uint16_t> turns;
+    const int blocks = z.query_blocks / z.query_splits;
+    for (int i = 0; i < z.key_blocks * blocks; ++i)
+      turns.push_back(causal_turn(z, i / blocks, i % blocks));
+    const auto all = visits<CausalTile>(z, grid, turns);
+    expect_complete(z, all, true);
+    const int steps = steps_of(all);
+    EXPECT_GT(steps, 0) << c.keys << " keys";
+    if (c.keys != 8192) continue;
+    // Of 8192 tokens, hardly any time is spent on waiting.
+    for (const auto& of_block : all) EXPECT_LT(steps, 1.05 * static_cast<double>(of_block.size()));
+  }
+}
+
+}  // namespace
+}  // namespace ebb::ops::cuda
