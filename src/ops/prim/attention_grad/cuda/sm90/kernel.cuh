@@ -26,8 +26,10 @@ struct LongWork {
   int group;    // 0 or 1: which 64 keys
 };
 // A query block and a tile; `tiles` and `count` number both within this thread block.
+template <bool Causal>
 struct Iteration {
-  int head, key_block, block;
+  int head, key_block;
+  typename LongTile<Causal>::Place place;
   Turn turn;
   int tiles, count;
   bool last;  // of the tile's blocks
@@ -70,9 +72,9 @@ __device__ __forceinline__ void start_dkv(DkvAccumulators<D>& sum, const Packed<
 }
 
 // dq of 64 queries from all keys of a tile, i.e. from both warpgroups' ds.
-template <class T, int D>
+template <class T, int D, bool Causal>
 __device__ __forceinline__ void start_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
-                                         const Iteration& o) {
+                                         const Iteration<Causal>& o) {
   using S = LongShape<D>;
   const uint32_t ds = w.at + S::ds + (o.count & 1) * S::ds_bytes +
                       (S::queries == 128 ? w.group * S::keys * 128 : 0);
@@ -88,11 +90,11 @@ __device__ __forceinline__ void start_dq(DqAccumulators<D>& dq, const LongWork<D
 }
 
 // p of the keys that queries do not see yet becomes 0; the first visible ones are on the diagonal.
-template <int D>
+template <int D, bool Causal>
 __device__ __forceinline__ void mask_later_keys(ScoreAccumulators<D>& s, const LongWork<D>& w,
-                                                const Iteration& o) {
+                                                const Iteration<Causal>& o) {
   using S = LongShape<D>;
-  const int query = o.block % w.p.sizes.head_blocks * S::queries + w.p.sizes.diagonal;
+  const int query = o.place.block(w.p.sizes) * S::queries + w.p.sizes.diagonal;
   const int key = o.key_block * S::keys + w.group * 64;
   if (query >= key + 63) return;
   const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4;
@@ -107,7 +109,8 @@ __device__ __forceinline__ void mask_later_keys(ScoreAccumulators<D>& s, const L
 // Packed p from the scores.
 template <class T, int D, bool Causal>
 __device__ __forceinline__ void pack_probabilities(Packed<D>& weights, ScoreAccumulators<D>& s,
-                                                   const LongWork<D>& w, const Iteration& o) {
+                                                   const LongWork<D>& w,
+                                                   const Iteration<Causal>& o) {
   using S = LongShape<D>;
   exp_scores_transposed(
       s, reinterpret_cast<const float*>(w.memory + S::lse_log2 + (o.count & 1) * S::stats_bytes),
@@ -132,9 +135,9 @@ __device__ __forceinline__ void store_ds(const LongWork<D>& w, const Packed<D>& 
 }
 
 // Writes the final dq of a query block; `accum` has the sum over the earlier tiles.
-template <class T, int D>
+template <class T, int D, bool Causal>
 __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
-                                         const Iteration& o, const float4* accum) {
+                                         const Iteration<Causal>& o, const float4* accum) {
   using S = LongShape<D>;
   constexpr int columns = S::dq_width / 8;
   if (o.turn.rank() > 0) {
@@ -145,10 +148,11 @@ __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D
     for (int n = 0; n < columns; ++n)
       dq[n][0] += x[n].x, dq[n][1] += x[n].y, dq[n][2] += x[n].z, dq[n][3] += x[n].w;
   }
-  const Block b = in_query_head(w.p, {o.head, o.block, o.count});
-  Rows<T> to = rows_of<T>(w.p.g.z, w.p.g.dq, b.head, w.p.g.z.t);
+  const int query_head = o.head * w.p.g.z.group + o.place.head(w.p.sizes);
+  Rows<T> to = rows_of<T>(w.p.g.z, w.p.g.dq, query_head, w.p.g.z.t);
   const int warp = threadIdx.x % 128 / 32, column = S::boxes == 2 ? w.group * S::step : 0;
-  const int row = b.block * S::queries + (S::boxes == 2 ? 0 : w.group * 64) + warp * 16;
+  const int row =
+      o.place.block(w.p.sizes) * S::queries + (S::boxes == 2 ? 0 : w.group * 64) + warp * 16;
   to.first += column, to.width -= column;
   using One = float(&)[1][columns][4];
   write_scaled<T, 1, S::dq_width>(to, row, reinterpret_cast<One>(dq), w.p.g.z.scale,
@@ -156,11 +160,12 @@ __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D
 }
 
 // Adds the tile's dq of a query block to dq_accum; the last tile writes the result instead.
-template <class T, int D>
+template <class T, int D, bool Causal>
 __device__ __forceinline__ void add_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
-                                       const Iteration& o) {
+                                       const Iteration<Causal>& o) {
   using S = LongShape<D>;
-  const int64_t tile = (int64_t{o.head} * w.p.sizes.query_blocks + o.block) * S::groups + w.group;
+  const int64_t tile =
+      (int64_t{o.head} * w.p.sizes.query_blocks + o.place.index(w.p.sizes)) * S::groups + w.group;
   auto* const accum =
       reinterpret_cast<float4*>(w.p.dq_accum + tile * S::dq_tile_floats) + threadIdx.x % 128;
   if (o.turn.last()) {
@@ -176,9 +181,9 @@ __device__ __forceinline__ void add_dq(DqAccumulators<D>& dq, const LongWork<D>&
 }
 
 // After dq of a query block has been computed: releases buffers, and accumulates it.
-template <class T, int D>
+template <class T, int D, bool Causal>
 __device__ __forceinline__ void finish_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
-                                          const Iteration& o) {
+                                          const Iteration<Causal>& o) {
   fence_accumulators(dq);
   arrive<D>(w.at, PipelineBarrier::ds_empty, o.count);
   if (o.last) arrive<D>(w.at, PipelineBarrier::keys_empty, o.tiles);
@@ -191,8 +196,10 @@ __device__ __forceinline__ void finish_dq(DqAccumulators<D>& dq, const LongWork<
 // in flight, and dq of this block is computed by the next call (`before` is the previous block).
 // The first call discards its dq.
 template <class T, int D, bool Causal>
-__device__ __forceinline__ void process_query_block(const LongWork<D>& w, const Iteration& o,
-                                                    const Iteration& before, DkvAccumulators<D>& dk,
+__device__ __forceinline__ void process_query_block(const LongWork<D>& w,
+                                                    const Iteration<Causal>& o,
+                                                    const Iteration<Causal>& before,
+                                                    DkvAccumulators<D>& dk,
                                                     DkvAccumulators<D>& dv) {
   using S = LongShape<D>;
   const int slot = o.count & 1;
@@ -211,7 +218,7 @@ __device__ __forceinline__ void process_query_block(const LongWork<D>& w, const 
   start_scores<T, D>(dp, keys + S::v, dout);
   wgmma_wait<1>();  // s
   fence_accumulators(s);
-  pack_probabilities<T, D, Causal>(weights, s, w, o);
+  pack_probabilities<T, D>(weights, s, w, o);
   start_dkv<T, D>(dv, weights, dout);
   if (o.count > 0) wait_for<D>(w.at, PipelineBarrier::ds_full, o.count - 1);
   start_dq<T, D>(dq, w, before);
@@ -256,7 +263,7 @@ __device__ __forceinline__ void write_dkv(const LongWork<D>& w, DkvAccumulators<
 // All tiles of a consumer warpgroup.
 template <class T, int D, bool Causal>
 __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
-  Iteration before = {};
+  Iteration<Causal> before = {};
   int tiles = 0, count = 0;
 #pragma unroll 1
   for (int i = blockIdx.x; i < w.p.sizes.tiles; i += gridDim.x) {
@@ -268,12 +275,13 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
     fence_accumulators(dk);
     fence_accumulators(dv);
     wait_for<D>(w.at, PipelineBarrier::keys_full, tiles);
+    auto x = t.begin(w.p.sizes);
 #pragma unroll 1
-    for (int j = 0; j < t.blocks; ++j, ++count) {
-      const int b = t.block(j);
-      const Turn turn = t.turn(b, w.p.turns);
-      const Iteration o{t.head, t.key_block, b, turn, tiles, count, j + 1 == t.blocks};
-      process_query_block<T, D, Causal>(w, o, before, dk, dv);
+    for (int j = 0; j < t.blocks; ++count, ++j, x = t.next(x, j, w.p.sizes)) {
+      const Turn turn = t.turn(x.index(w.p.sizes), w.p.turns);
+      const bool last = j + 1 == t.blocks;
+      const Iteration<Causal> o{t.head, t.key_block, x, turn, tiles, count, last};
+      process_query_block<T, D>(w, o, before, dk, dv);
       before = o;
     }
     wgmma_wait<0>();
@@ -281,13 +289,13 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
     write_dkv<T, D>(w, dk, t, false);
     write_dkv<T, D>(w, dv, t, true);
     ++tiles;
+    if (LongTile<Causal>::more(w.p.sizes, gridDim.x, i)) continue;
+    DqAccumulators<D> dq;
+    wait_for<D>(w.at, PipelineBarrier::ds_full, before.count);
+    start_dq<T, D>(dq, w, before);
+    wgmma_wait<0>();
+    finish_dq<T, D>(dq, w, before);
   }
-  if (Causal && count == 0) return;
-  DqAccumulators<D> dq;
-  wait_for<D>(w.at, PipelineBarrier::ds_full, before.count);
-  start_dq<T, D>(dq, w, before);
-  wgmma_wait<0>();
-  finish_dq<T, D>(dq, w, before);
 }
 
 // The table of CausalTile.

@@ -80,16 +80,11 @@ __device__ __forceinline__ Use2 use2(int count) {
   return {count & 1, static_cast<uint32_t>(count >> 1 & 1)};
 }
 
-// A query block of the query heads that read head `head` of k; `count`: its number among those that
-// the thread block processes.
+// A query block, of head `head` of a sample; `count`: its number among those that the thread block
+// processes.
 struct Block {
-  int head, block, count;
+  int sample, head, block, count;
 };
-// The query head that it is of, and its block there.
-__device__ __forceinline__ Block in_query_head(const LongParams& p, const Block& b) {
-  const int blocks = p.sizes.head_blocks, group = p.sizes.query_blocks / blocks;
-  return {b.head * group + b.block / blocks, b.block % blocks, b.count};
-}
 
 template <int D>
 __device__ __forceinline__ uint32_t barrier_at(uint32_t memory, PipelineBarrier barrier, int slot) {
@@ -130,21 +125,20 @@ __device__ __forceinline__ void init_barriers(uint32_t memory) {
 
 // ---- producer warps ---------------------------------------------------------------------------
 
-// Rows of a head, as boxes of 64 columns; `heads`: of a sample.
+// Rows of a head of a sample, as boxes of 64 columns.
 struct LoadRows {
   uint32_t to, barrier;
-  int head, heads, row, rows;
+  int sample, head, row, rows;
 };
 template <int D>
 __device__ __forceinline__ void load_rows(const CUtensorMap& map, const LoadRows& l) {
   using S = LongShape<D>;
 #pragma unroll
   for (int b = 0; b < S::boxes; ++b)
-    load_box4(l.to + b * l.rows * 128, l.barrier, map,
-              {b * S::step, l.row, l.head % l.heads, l.head / l.heads});
+    load_box4(l.to + b * l.rows * 128, l.barrier, map, {b * S::step, l.row, l.head, l.sample});
 }
 
-// A block of q with its lse_log2, or of do with its delta; `b` is of a query head.
+// A block of q with its lse_log2, or of do with its delta.
 template <int D>
 __device__ __forceinline__ void load_queries(const LongParams& p, uint32_t memory, bool dout,
                                              const Block& b) {
@@ -155,9 +149,10 @@ __device__ __forceinline__ void load_queries(const LongParams& p, uint32_t memor
       barrier_at<D>(memory, dout ? PipelineBarrier::dout_full : PipelineBarrier::q_full, slot);
   barrier_expect(barrier, S::query_bytes + S::stats_bytes);
   load_rows<D>(dout ? p.dout : p.q, {memory + (dout ? S::dout : S::q) + slot * S::query_bytes,
-                                     barrier, b.head, p.g.z.a, b.block * S::queries, S::queries});
+                                     barrier, b.sample, b.head, b.block * S::queries, S::queries});
   load_bytes(memory + (dout ? S::delta : S::lse_log2) + slot * S::stats_bytes, barrier,
-             (dout ? p.g.delta : p.g.lse_log2) + b.head * p.g.pitch + b.block * S::queries,
+             (dout ? p.g.delta : p.g.lse_log2) + (b.sample * p.g.z.a + b.head) * p.g.pitch +
+                 b.block * S::queries,
              S::stats_bytes);
 }
 
@@ -174,10 +169,13 @@ __device__ __forceinline__ void load_tiles(const LongParams& p, uint32_t memory)
     wait_free<D>(memory, PipelineBarrier::keys_empty, tiles);
     const uint32_t barrier = barrier_at<D>(memory, PipelineBarrier::keys_full, slot);
     barrier_expect(barrier, 2 * S::key_bytes);
-    load_rows<D>(p.k, {memory + S::k + slot * S::key_bytes, barrier, t.head, heads, key, S::keys});
-    load_rows<D>(p.v, {memory + S::v + slot * S::key_bytes, barrier, t.head, heads, key, S::keys});
-    for (int j = 0; j < t.blocks; ++j, ++blocks) {
-      const Block b = in_query_head(p, {t.head, t.block(j), blocks});
+    const int sample = t.head / heads, head = t.head % heads;
+    load_rows<D>(p.k, {memory + S::k + slot * S::key_bytes, barrier, sample, head, key, S::keys});
+    load_rows<D>(p.v, {memory + S::v + slot * S::key_bytes, barrier, sample, head, key, S::keys});
+    auto x = t.begin(p.sizes);
+    for (int j = 0; j < t.blocks; ++blocks, ++j, x = t.next(x, j, p.sizes)) {
+      const int query_head = head * p.g.z.group + x.head(p.sizes);
+      const Block b{sample, query_head, x.block(p.sizes), blocks};
       load_queries<D>(p, memory, false, b);
       load_queries<D>(p, memory, true, b);
     }
@@ -204,11 +202,11 @@ __device__ __forceinline__ void acquire_dq(const LongParams& p, uint32_t memory)
   int blocks = 0;
   for (int i = blockIdx.x; i < p.sizes.tiles; i += gridDim.x) {
     const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
-    for (int j = 0; j < t.blocks; ++j, ++blocks) {
+    auto x = t.begin(p.sizes);
+    for (int j = 0; j < t.blocks; ++blocks, ++j, x = t.next(x, j, p.sizes)) {
       if (blocks >= 2) wait_for<D>(memory, PipelineBarrier::dq_added, blocks - 2);
-      const int b = t.block(j);
-      wait_semaphore(p.dq_semaphore + t.head * p.sizes.query_blocks + b,
-                     static_cast<unsigned>(t.turn(b, p.turns).rank()));
+      wait_semaphore(p.dq_semaphore + t.head * p.sizes.query_blocks + x.index(p.sizes),
+                     static_cast<unsigned>(t.turn(x.index(p.sizes), p.turns).rank()));
       barrier_arrive(barrier_at<D>(memory, PipelineBarrier::dq_acquired, blocks & 1));
     }
   }
@@ -222,14 +220,14 @@ __device__ __forceinline__ void release_dq(const LongParams& p, uint32_t memory,
   barrier_arrive(barrier_at<D>(memory, PipelineBarrier::dq_acquired, slot));
   for (int i = blockIdx.x; i < p.sizes.tiles; i += gridDim.x) {
     const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
-    for (int j = 0; j < t.blocks; ++j, ++blocks) {
+    auto x = t.begin(p.sizes);
+    for (int j = 0; j < t.blocks; ++blocks, ++j, x = t.next(x, j, p.sizes)) {
       if ((blocks & 1) != slot) continue;
       wait_for<D>(memory, PipelineBarrier::dq_added, blocks);
       barrier_arrive(barrier_at<D>(memory, PipelineBarrier::dq_acquired, slot));
-      const int b = t.block(j);
-      const Turn turn = t.turn(b, p.turns);
+      const Turn turn = t.turn(x.index(p.sizes), p.turns);
       if (!turn.last())
-        store_release(p.dq_semaphore + t.head * p.sizes.query_blocks + b,
+        store_release(p.dq_semaphore + t.head * p.sizes.query_blocks + x.index(p.sizes),
                       static_cast<unsigned>(turn.rank() + 1));
     }
   }

@@ -7,7 +7,8 @@
 namespace ebb::ops::cuda {
 
 // A tile is a block of keys of a head of k and v, and a split of the query blocks that read the
-// head: those of all query heads of its group, one query head after another.
+// head: those of all query heads of its group, one query head after another. A query block's index
+// is its number among them.
 struct LongSizes {
   int heads = 0;  // of k and v, of all samples
   int key_blocks = 0;
@@ -18,6 +19,7 @@ struct LongSizes {
   // Of CausalTile alone.
   int keys = 0, queries = 0;  // per block
   int diagonal = 0;           // query t attends to the keys up to t + diagonal; not negative
+  constexpr bool grouped() const { return query_blocks != head_blocks; }
 };
 
 // A tile's place among those that add to dq of a query block, in one register.
@@ -56,8 +58,20 @@ struct PlainTile {
     t.start = t.first + t.peer * t.blocks / t.peers;
     return t;
   }
-  // The query block visited as number i.
-  constexpr int block(int i) const { return start + i - (start + i < first + blocks ? 0 : blocks); }
+  // Whether the thread block has another tile after number i.
+  static constexpr bool more(const LongSizes& z, int grid, int i) { return i + grid < z.tiles; }
+  // A query block. Without groups nothing is divided: the thread that loads has few registers.
+  struct Place {
+    int at;
+    constexpr int index(const LongSizes&) const { return at; }
+    constexpr int head(const LongSizes& z) const { return z.grouped() ? at / z.head_blocks : 0; }
+    constexpr int block(const LongSizes& z) const { return z.grouped() ? at % z.head_blocks : at; }
+  };
+  constexpr Place begin(const LongSizes&) const { return {start}; }
+  // The one visited as number j.
+  constexpr Place next(const Place& /*p*/, int j, const LongSizes&) const {
+    return {start + j - (start + j < first + blocks ? 0 : blocks)};
+  }
   constexpr Turn turn(int block, const uint16_t* /*turns*/) const {
     // Peers that start at or before the block.
     const int begun = ((block - first + 1) * peers + blocks - 1) / blocks;
@@ -77,7 +91,6 @@ struct CausalTile {
   int blocks;   // 0: nothing to do
   int first;    // query block of the split
   int visible;  // query blocks of a query head that see the key block
-  int head_blocks;
   int split_blocks;
   bool mirrored;
 
@@ -94,7 +107,6 @@ struct CausalTile {
     t.key_block = t.mirrored ? z.key_blocks - 1 - pair % pairs(z) : pair % pairs(z);
     t.head = unit / z.query_splits;
     t.query_split = unit % z.query_splits;
-    t.head_blocks = z.head_blocks;
     t.split_blocks = z.query_blocks / z.query_splits;
     t.first = t.query_split * t.split_blocks;
     t.visible = z.head_blocks - first_block(z, t.key_block);
@@ -102,10 +114,23 @@ struct CausalTile {
     t.blocks = t.head < z.heads && !twice ? t.split_blocks / z.head_blocks * t.visible : 0;
     return t;
   }
-  constexpr int block(int i) const {
-    const int j = i % visible;
-    return first + i / visible * head_blocks +
-           (mirrored ? head_blocks - 1 - j : head_blocks - visible + j);
+  static constexpr bool more(const LongSizes& z, int grid, int i) {
+    const auto next = [&](int k) { return k < z.tiles && at(z, grid, k).blocks > 0; };
+    return next(i + grid) || next(i + 2 * grid);
+  }
+  struct Place {
+    int query_head, at;
+    constexpr int index(const LongSizes& z) const { return query_head * z.head_blocks + at; }
+    constexpr int head(const LongSizes&) const { return query_head; }
+    constexpr int block(const LongSizes&) const { return at; }
+  };
+  constexpr Place begin(const LongSizes& z) const {
+    return {first / z.head_blocks, mirrored ? z.head_blocks - 1 : z.head_blocks - visible};
+  }
+  constexpr Place next(const Place& p, int /*j*/, const LongSizes& z) const {
+    const int low = z.head_blocks - visible, high = z.head_blocks - 1;
+    if (p.at == (mirrored ? low : high)) return {p.query_head + 1, mirrored ? high : low};
+    return {p.query_head, p.at + (mirrored ? -1 : 1)};
   }
   constexpr Turn turn(int block, const uint16_t* turns) const {
     return {turns[key_block * split_blocks + block - first]};

@@ -23,10 +23,14 @@ std::vector<std::vector<Visit>> visits(const LongSizes& z, int grid,
   for (int i = 0; i < z.tiles; ++i) {
     const Tile t = Tile::at(z, grid, i);
     const int unit = t.head * z.query_splits + t.query_split;
-    for (int j = 0; j < t.blocks; ++j) {
-      const Turn turn = t.turn(t.block(j), turns.data());
+    bool more = false;
+    for (int k = i + grid; k < z.tiles; k += grid) more |= Tile::at(z, grid, k).blocks > 0;
+    EXPECT_TRUE(t.blocks == 0 || Tile::more(z, grid, i) == more) << i;
+    auto x = t.begin(z);
+    for (int j = 0; j < t.blocks; ++j, x = t.next(x, j, z)) {
+      const Turn turn = t.turn(x.index(z), turns.data());
       all[static_cast<size_t>(i % grid)].push_back(
-          {unit, t.key_block, t.block(j), turn.rank(), turn.last()});
+          {unit, t.key_block, x.index(z), turn.rank(), turn.last()});
     }
   }
   return all;
