@@ -123,6 +123,17 @@ TEST(fold_producers, other_convolutions__stay) {
   EXPECT_EQ(count(fold_producers(in_primitives(g), is_param, all_same_cost_class), "conv2d_dx"), 0);
 }
 
+// The products of a shortcut have no place in a transposed convolution.
+TEST(fold_producers, convolution_with_further_products__stays) {
+  Graph g;
+  const Value x = ops::upsample_nearest2(g.input("x", {DType::f32, {2, 5, 3, 4}}));
+  const Value y = g.input("y", {DType::f32, {2, 10, 6, 3}});
+  const Value w = param(g, "w", {7, 3, 3, 4}), v = param(g, "v", {7, 3});
+  g.output("z", g.add1(ops::def::conv2d(),
+                       ops::Conv2d{.pad = {1, 1, 1, 1}, .dtype = {}, .products = 2}, {x, w, y, v}));
+  EXPECT_EQ(count(fold_producers(g, is_param, all_same_cost_class), "conv2d_dx"), 0);
+}
+
 Graph with_epilogues(const Graph& g) {
   return fuse_epilogues(g, {.supports = serves_forms, .is_weight = is_param});
 }
