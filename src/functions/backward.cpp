@@ -90,7 +90,8 @@ std::vector<Value> build(const Function& f, const Use& use) {
   std::vector<Value> out;
   for (size_t i = 0; i < all.size(); ++i) {
     if (!forward.in[i] || !attrs.needed(i)) continue;
-    require(static_cast<bool>(all[i]), f.name, ": there is no gradient for ", f.operands[i].name);
+    const Operand& operand = f.operands[std::min(i, f.operands.size() - 1)];  // the last: a list
+    require(static_cast<bool>(all[i]), f.name, ": there is no gradient for ", operand.name);
     out.push_back(ops::cast(all[i], forward.in[i].dtype()));
   }
   return out;
