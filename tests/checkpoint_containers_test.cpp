@@ -182,10 +182,10 @@ TEST_F(Containers, interrupted_conversion__leaves_nothing) {
   const std::string in = folder_ / "in.safetensors", out = folder_ / "out.safetensors";
   io::write_safetensors(in, tensors);
   // once the file is begun, under a temporary name
-  const Output done = run_program(
-      str("--version; { '", program_path(), "' convert ", in, " ", out, " --dtype f16 & ",
-          "while kill -0 $!; do for f in ", out, ".tmp-*; do if [ -s \"$f\" ]; ",
-          "then kill -TERM $!; break 2; fi; done; done; wait $!; }"));
+  const Output done = run_program(str("--version; { '", program_path(), "' convert ", in, " ", out,
+                                      " --dtype f16 & ", "while kill -0 $!; do for f in ", out,
+                                      ".tmp-*; do if [ -s \"$f\" ]; ",
+                                      "then kill -TERM $!; break 2; fi; done; done; wait $!; }"));
   EXPECT_EQ(done.code, 143) << done.text;
   EXPECT_NE(done.text.find("convert: interrupted by signal 15; nothing was written to " + out),
             std::string::npos)

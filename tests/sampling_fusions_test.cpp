@@ -11,9 +11,9 @@
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/resample/op.h"
 #include "ops/prim/slice/op.h"
+#include "passes/fold_producers.h"
 #include "passes/fuse_epilogues.h"
 #include "passes/prepare.h"
-#include "passes/upsampled_convs.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
 
@@ -43,7 +43,7 @@ Value upsampled_conv(Graph& g, const ops::Resample& how, Shape weight, const ops
   return ops::conv2d(ops::resample(x, how), w, bias, conv);
 }
 
-TEST(transpose_upsampled_convs, any_padding_and_factor__same_results_of_smaller_images) {
+TEST(fold_producers, any_padding_and_factor__same_results_of_smaller_images) {
   struct Case {
     int64_t up;
     Shape weight;
@@ -56,8 +56,7 @@ TEST(transpose_upsampled_convs, any_padding_and_factor__same_results_of_smaller_
   for (const Case& c : cases) {
     Graph g;
     g.output("y", upsampled_conv(g, {"nearest", c.up}, c.weight, {1, c.pad, ""}));
-    const Graph low = in_primitives(g),
-                out = transpose_upsampled_convs(low, is_param, all_same_cost_class);
+    const Graph low = in_primitives(g), out = fold_producers(low, is_param, all_same_cost_class);
     EXPECT_EQ(count(out, "resample"), 0);
     EXPECT_EQ(count(out, "conv2d"), 0);
     EXPECT_EQ(count(out, "conv2d_dx"), 1);
@@ -71,11 +70,11 @@ TEST(transpose_upsampled_convs, any_padding_and_factor__same_results_of_smaller_
 
 // Sums of weights are rounded once more. The error that this adds is that of rounding the result,
 // which a convolution of the larger images has alone: together no more than twice as much.
-TEST(transpose_upsampled_convs, narrow_types__at_most_double_the_error) {
+TEST(fold_producers, narrow_types__at_most_double_the_error) {
   Graph g;
   g.output("y", upsampled_conv(g, {"nearest", 2}, {16, 3, 3, 32}, {1, {1, 1, 1, 1}, ""}));
   const Graph low = in_primitives(g),
-              out = in_primitives(transpose_upsampled_convs(low, is_param, all_same_cost_class));
+              out = in_primitives(fold_producers(low, is_param, all_same_cost_class));
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const auto round = [dtype](RefArray& a) {
       for (double& v : a.v) v = rounded(v, dtype);
@@ -105,12 +104,11 @@ TEST(transpose_upsampled_convs, narrow_types__at_most_double_the_error) {
   }
 }
 
-TEST(transpose_upsampled_convs, other_convolutions__stay) {
+TEST(fold_producers, other_convolutions__stay) {
   const auto stays = [](const ops::Resample& how, Shape weight, const ops::Conv2d& conv) {
     Graph g;
     g.output("y", upsampled_conv(g, how, std::move(weight), conv));
-    EXPECT_EQ(count(transpose_upsampled_convs(in_primitives(g), is_param, all_same_cost_class),
-                    "conv2d_dx"),
+    EXPECT_EQ(count(fold_producers(in_primitives(g), is_param, all_same_cost_class), "conv2d_dx"),
               0);
   };
   const std::vector<int64_t> same{1, 1, 1, 1}, none{0, 0, 0, 0};
@@ -122,9 +120,18 @@ TEST(transpose_upsampled_convs, other_convolutions__stay) {
   const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
   const Value w = g.input("w", {DType::f32, {7, 3, 3, 4}});  // would be summed in every step
   g.output("y", ops::conv2d(ops::upsample_nearest2(x), w, {}, {1, same, ""}));
-  EXPECT_EQ(count(transpose_upsampled_convs(in_primitives(g), is_param, all_same_cost_class),
-                  "conv2d_dx"),
-            0);
+  EXPECT_EQ(count(fold_producers(in_primitives(g), is_param, all_same_cost_class), "conv2d_dx"), 0);
+}
+
+// The products of a shortcut have no place in a transposed convolution.
+TEST(fold_producers, convolution_with_further_products__stays) {
+  Graph g;
+  const Value x = ops::upsample_nearest2(g.input("x", {DType::f32, {2, 5, 3, 4}}));
+  const Value y = g.input("y", {DType::f32, {2, 10, 6, 3}});
+  const Value w = param(g, "w", {7, 3, 3, 4}), v = param(g, "v", {7, 3});
+  g.output("z", g.add1(ops::def::conv2d(),
+                       ops::Conv2d{.pad = {1, 1, 1, 1}, .dtype = {}, .products = 2}, {x, w, y, v}));
+  EXPECT_EQ(count(fold_producers(g, is_param, all_same_cost_class), "conv2d_dx"), 0);
 }
 
 Graph with_epilogues(const Graph& g) {

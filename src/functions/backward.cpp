@@ -40,7 +40,8 @@ std::string name_of(const Graph& g, Value source) {
   return std::ranges::find(g.sources(), source.id, &Source::value)->name;
 }
 
-// Differentiates in a graph of its own, whose sources are the operands.
+// By operand, where it is needed. Differentiates in a graph of its own, whose sources are the
+// operands.
 std::vector<Value> derived(const Function& f, const Use& use, std::span<const Value> grads,
                            const BackwardAttrs& attrs) {
   Graph inner;
@@ -69,12 +70,10 @@ std::vector<Value> derived(const Function& f, const Use& use, std::span<const Va
   }
   require(!outputs.empty(), f.name, "_backward: no gradient of a result is given");
   const Graph all = gradients(inner, outputs, wanted);
-  std::vector<Value> out = inlined(all, use.graph, outside);
+  const std::vector<Value> found = inlined(all, use.graph, outside);
+  std::vector<Value> out(in.size());
   for (size_t i = 0, k = 0; i < in.size(); ++i)
-    if (in[i] && attrs.needed(i)) {
-      out[k] = ops::cast(out[k], in[i].dtype());
-      ++k;
-    }
+    if (in[i] && attrs.needed(i)) out[i] = found[k++];
   return out;
 }
 
@@ -85,12 +84,14 @@ std::vector<Value> build(const Function& f, const Use& use) {
   const Use forward{use.graph, use.in.subspan(first), attrs.forward};
   require(forward.in.size() <= most_operands, f.name, ": has gradients for ", most_operands,
           " operands at most (got ", forward.in.size(), ")");
-  if (!f.gradient) return derived(f, forward, grads, attrs);
+  const std::vector<Value> all = f.gradient
+                                     ? f.gradient(forward, use.in.subspan(results, results), grads)
+                                     : derived(f, forward, grads, attrs);
   std::vector<Value> out;
-  const std::vector<Value> all = f.gradient(forward, use.in.subspan(results, results), grads);
   for (size_t i = 0; i < all.size(); ++i) {
     if (!forward.in[i] || !attrs.needed(i)) continue;
-    require(static_cast<bool>(all[i]), f.name, ": there is no gradient for ", f.operands[i].name);
+    const Operand& operand = f.operands[std::min(i, f.operands.size() - 1)];  // the last: a list
+    require(static_cast<bool>(all[i]), f.name, ": there is no gradient for ", operand.name);
     out.push_back(ops::cast(all[i], forward.in[i].dtype()));
   }
   return out;

@@ -1,6 +1,7 @@
 #include "functions/function.h"
 
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "base/names.h"
 #include "functions/backward.h"
 
@@ -40,6 +41,13 @@ struct DefaultText {
   std::string operator()(const std::string& v) const { return "\"" + v + "\""; }
 };
 
+std::string result_types(const Function& f) {
+  if (f.in_place > 0) return "()";
+  if (f.results.empty()) return "Tensor[]";
+  if (f.results.size() == 1) return "Tensor";
+  return str("(", listed(std::vector<std::string>(f.results.size(), "Tensor")), ")");
+}
+
 }  // namespace
 
 std::span<const Function> all_functions() {
@@ -57,23 +65,18 @@ const Function& find_function(std::string_view name) {
 }
 
 std::string schema(const Function& f) {
-  std::string out;
+  std::vector<std::string> arguments;
   for (size_t i = 0; i < f.operands.size(); ++i) {
     const Operand& o = f.operands[i];
     static constexpr const char* types[] = {"Tensor", "Tensor?", "Tensor[]"};
     const std::string type = i < f.in_place ? str("Tensor(", static_cast<char>('a' + i), "!)")
                                             : types[static_cast<size_t>(o.kind)];
-    out += str(i == 0 ? "" : ", ", type, " ", o.name);
+    arguments.push_back(str(type, " ", o.name));
   }
   for (const Attribute& a : f.attributes)
-    out += str(", ", std::visit(TypeName{}, a.value), " ", a.name, "=",
-               std::visit(DefaultText{}, a.value));
-  std::string results;
-  for (size_t i = 0; i < f.results.size(); ++i) results += i == 0 ? "Tensor" : ", Tensor";
-  if (f.results.empty()) results = "Tensor[]";
-  if (f.results.size() > 1) results = "(" + results + ")";
-  if (f.in_place > 0) results = "()";
-  return str(f.name, "(", out, ") -> ", results);
+    arguments.push_back(
+        str(std::visit(TypeName{}, a.value), " ", a.name, "=", std::visit(DefaultText{}, a.value)));
+  return str(f.name, "(", listed(arguments), ") -> ", result_types(f));
 }
 
 std::vector<Operand> operands(std::initializer_list<std::string_view> names) {

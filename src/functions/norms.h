@@ -35,6 +35,24 @@ struct NormRule {
   std::string dtype = {};  // of the result; "": by the rounding
 };
 
+// A rule as attributes of a function; one without a kind is an RMS norm.
+template <bool has_kind, bool has_offset>
+struct NormAttributes {
+  std::string kind = has_kind ? "layer" : "rms";
+  double eps = 1e-6, offset = 0;
+  std::string rounding = "once", dtype = {};
+  void fields(auto&& f) {
+    if constexpr (has_kind) f("kind", kind);
+    f("eps", eps);
+    if constexpr (has_offset) f("offset", offset);
+    f("rounding", rounding);
+    f("dtype", dtype);
+  }
+  NormRule rule() const {  // throws Error
+    return {parse_norm_kind(kind), eps, offset, parse_rounding(rounding), dtype};
+  }
+};
+
 // y = (x - mean) rstd (offset + weight) + bias, then y (1 + scale) + shift. Mean 0 for rms (Zhang
 // and Sennrich 2019; Ba et al. 2016; modulation: Peebles and Xie 2023).
 Value norm(const NormOperands& in, const NormRule& rule);

@@ -2,7 +2,9 @@
 // before they are written, as matmuls and convolutions do.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <vector>
 
 #include "ir/epilogue.h"
 #include "ir/op.h"
@@ -19,6 +21,20 @@ struct Contraction {
   // op has no such use.
   std::optional<Attrs> (*with)(const Signature&, const Epilogue&, DType result,
                                int64_t products) = nullptr;
+
+  // Of windows of images [N,H,W,C], its first input: the zeros around them at the top, left, bottom
+  // and right, and the attributes for others. No padding: it has no windows.
+  std::vector<int64_t> padding = {};
+  Attrs (*with_padding)(const Signature&, const std::vector<int64_t>& padding) = nullptr;
+
+  // One use in place of two: it reads the first input of a producer of x, has other weights, made
+  // of w, and all other inputs as this one.
+  struct Folded {
+    Signature use;
+    std::function<Value(Value w)> weights;
+  };
+  // Of this use and the producer of its x; none: these two stay two. Null: it folds no op.
+  std::optional<Folded> (*fold)(const Signature&, const Signature& producer) = nullptr;
 
   size_t first_operand() const { return 2 * static_cast<size_t>(products); }
 };

@@ -81,7 +81,7 @@ struct OpDef {
   std::vector<Value> (*decompose)(Graph&, const Signature&, std::span<const Value> in) = nullptr;
   // Gradients of the inputs (a Value without a graph: none), each of its input's dtype or f32, so
   // that the gradients of weights cast to 16 bits stay exact. Null: expr or decompose is
-  // differentiated.
+  // differentiated; what `copy` says is a range of the operand has no rule of its own.
   std::vector<Value> (*vjp)(const VjpCall&) = nullptr;
   // Primitives: the reference implementation, in double.
   void (*reference)(const Signature&, std::span<const RefArray> in,

@@ -1,8 +1,8 @@
 #include "passes/circular_padding.h"
 
 #include "base/error.h"
+#include "ir/contraction.h"
 #include "ops/prim/concat/op.h"
-#include "ops/prim/conv2d/op.h"
 #include "ops/prim/slice/op.h"
 
 namespace ebb {
@@ -23,21 +23,22 @@ Graph circular_padding(const Graph& g, CircularAxes axes) {
   Rewriter rw(g);
   rw.copy_sources();
   for (const Node& n : g.nodes()) {
-    if (n.op != &ops::def::conv2d()) {
+    const Contraction c = n.op->contraction ? n.op->contraction(g.signature(n)) : Contraction{};
+    if (c.padding.empty()) {
       rw.copy(n);
       continue;
     }
     const AtScope scope(rw.to(), n.at);
-    auto attrs = n.attrs.as<ops::Conv2d>();
+    std::vector<int64_t> zeros = c.padding;
     std::vector<Value> in = rw.map(n.in);
     const auto wrap = [&](bool wanted, int64_t dim, int64_t& before, int64_t& after) {
       if (!wanted || before != after || before == 0) return;
       in[0] = wrapped(in[0], dim, before);
       before = after = 0;
     };
-    wrap(axes.y, 1, attrs.pad[0], attrs.pad[2]);
-    wrap(axes.x, 2, attrs.pad[1], attrs.pad[3]);
-    rw.set(n.out[0], rw.to().add(*n.op, attrs, in)[0]);
+    wrap(axes.y, 1, zeros[0], zeros[2]);
+    wrap(axes.x, 2, zeros[1], zeros[3]);
+    rw.set(n.out[0], rw.to().add(*n.op, c.with_padding(g.signature(n), zeros), in)[0]);
   }
   rw.copy_ends();
   return rw.take();

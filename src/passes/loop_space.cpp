@@ -79,10 +79,10 @@ bool LoopSpace::streams(const Shape& operand) const {
 
 int64_t LoopSpace::partial_rows() const {
   if (shape.rank() <= row_dims) return 0;
-  constexpr int64_t blocks = 256;
-  for (const int64_t rows : {32, 16})
-    if (shape[-1 - row_dims] % rows == 0 && shape.numel() / length_of(*this) / rows >= blocks)
-      return rows;
+  constexpr int64_t most = 32, fewest = 4, blocks = 256, worth_it = 4096;
+  const int64_t last = shape[-1 - row_dims], all = shape.numel() / length_of(*this);
+  for (int64_t rows = most; rows >= fewest && all >= worth_it; --rows)
+    if (last % rows == 0 && all / rows >= blocks) return rows;
   return 0;
 }
 

@@ -32,8 +32,9 @@ struct LoopSpace {
   LoopRole role_of(const LoopForm& f) const;
   Shape scalars() const;  // the shape of values for each row, or each image and channel
   bool streams(const Shape& operand) const;  // whether a loop reads it element by element
-  // Rows for each thread block of partial column reductions, such that a GPU's blocks are resident
-  // at once; 0: none.
+  // Rows for each thread block of partial column reductions: few enough that a GPU's blocks are
+  // resident at once, enough that the partial sums are read and written faster than the rows would
+  // be read again; 0: there is no such number.
   int64_t partial_rows() const;
 
  private:

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ir/op.h"
 #include "passes/copies.h"
+#include "passes/graph_cut.h"
 #include "passes/simplify.h"
 
 namespace ebb {
@@ -47,7 +48,7 @@ class Splitter {
       : g_(g), depends_(dependences(g, is_weight)) {}
 
   PreparedGraph run() {
-    find_boundary();
+    const GraphCut cut(g_, [&](int32_t v) { return at(v) == Depends::on_weights; });
     std::vector<std::string> keys = keys_of_prepared();
     PreparedGraph out;
     Rewriter step(g_), prepare(g_);
@@ -60,7 +61,7 @@ class Splitter {
     for (const Node& n : g_.nodes())
       if (moves(n)) prepare.copy(n);
     for (int32_t v = 0; v < g_.values(); ++v) {
-      if (!boundary_[static_cast<size_t>(v)]) continue;
+      if (!cut.crosses(v)) continue;
       const int32_t root = root_of(g_, v);
       const std::string name = step.to().fresh_name(name_of_value(v));
       step.set(v, step.to().source(Source::Kind::param, name, g_.type(v)));
@@ -68,7 +69,7 @@ class Splitter {
       prepare.to().output(name, prepare.map(root));
     }
     for (const Node& n : g_.nodes())
-      if (stays(n)) step.copy(n);
+      if (cut.in_step(n)) step.copy(n);
     step.copy_ends();
     out.step = step.take();
     out.prepare = dead_code(prepare.take());
@@ -82,26 +83,6 @@ class Splitter {
 
   // Constants are computed wherever they are read.
   bool moves(const Node& n) const { return at(n.out[0]) != Depends::on_more; }
-  bool stays(const Node& n) const {
-    return std::ranges::any_of(n.out, [&](int32_t v) { return needed_[static_cast<size_t>(v)]; });
-  }
-
-  // From the results back: what the step computes, and which values of the prepare graph it reads.
-  void find_boundary() {
-    needed_.assign(static_cast<size_t>(g_.values()), false);
-    boundary_.assign(static_cast<size_t>(g_.values()), false);
-    for (const NamedValue& o : g_.outputs()) need(o.value);
-    for (const NamedValue& u : g_.updates()) need(u.value);
-    for (size_t i = g_.nodes().size(); i-- > 0;) {
-      const Node& n = g_.nodes()[i];
-      if (!stays(n)) continue;
-      for (const int32_t v : n.in) need(v);
-    }
-  }
-
-  void need(int32_t v) {
-    (at(v) == Depends::on_weights ? boundary_ : needed_)[static_cast<size_t>(v)] = true;
-  }
 
   std::vector<std::string> keys_of_prepared() const {
     std::vector<std::string> keys(static_cast<size_t>(g_.values()));
@@ -127,8 +108,7 @@ class Splitter {
   }
 
   const Graph& g_;
-  std::vector<Depends> depends_;         // by value
-  std::vector<bool> needed_, boundary_;  // by value: of the step graph; what it reads of the other
+  std::vector<Depends> depends_;  // by value
 };
 
 }  // namespace
@@ -169,12 +149,7 @@ std::vector<ValuePart> parts_of(const Graph& g, int32_t value) {
 Graph expression_of(const Graph& g, int32_t value, std::vector<std::string>& sources) {
   std::vector<bool> needed(static_cast<size_t>(g.values()));
   needed[static_cast<size_t>(value)] = true;
-  for (size_t i = g.nodes().size(); i-- > 0;) {
-    const Node& n = g.nodes()[i];
-    if (std::ranges::none_of(n.out, [&](int32_t v) { return needed[static_cast<size_t>(v)]; }))
-      continue;
-    for (const int32_t v : n.in) needed[static_cast<size_t>(v)] = true;
-  }
+  needed = with_operands_of(g, std::move(needed));
   Rewriter rw(g);
   sources.clear();
   for (const Source& s : g.sources()) {

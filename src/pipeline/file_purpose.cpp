@@ -5,6 +5,7 @@
 
 #include "adapters/adapter_file.h"
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "models/family.h"
 #include "pipeline/checkpoint_family.h"
 #include "text/textual_inversion.h"
@@ -52,8 +53,9 @@ std::string purpose_of(const std::vector<Component>& found) {
   if (first.model->kind == ModelKind::denoiser && !find_family(first.config))
     return str("is ", with_article(title_of(first)),
                " that reads no text, which ebb sample and ebb eval take");
-  std::string all;
-  for (const Component& c : found) all += str(all.empty() ? "" : ", ", title_of(c));
+  std::vector<std::string> titles;
+  for (const Component& c : found) titles.push_back(title_of(c));
+  const std::string all = listed(titles);
   if (first.model->kind == ModelKind::denoiser)
     return str("is a checkpoint, which ebb generate takes as --model (it has: ", all, ')');
   const bool alone = std::ranges::all_of(
@@ -75,12 +77,11 @@ std::string embedding_title(const io::TensorFile& file, const std::string& path)
   if (file.entries().size() > most) return "";
   try {
     const text::TextualInversion e = text::read_textual_inversion(path);
-    std::string widths;
+    std::vector<std::string> vectors;
     for (const Tensor& t : e.vectors)
-      widths +=
-          str(widths.empty() ? "" : ", ", t.shape()[0], t.shape()[0] == 1 ? " vector" : " vectors",
-              " for ", text_encoder_title(t.shape()[1]));
-    return "embedding (textual inversion): " + widths;
+      vectors.push_back(str(t.shape()[0], t.shape()[0] == 1 ? " vector" : " vectors", " for ",
+                            text_encoder_title(t.shape()[1])));
+    return "embedding (textual inversion): " + listed(vectors);
   } catch (const Error&) {
     return "";
   }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/prim/pointwise/op.h"
+#include "passes/graph_cut.h"
 #include "runtime/chosen_kernel.h"
 #include "runtime/lowering.h"
 #include "runtime/run_step.h"
@@ -25,42 +26,38 @@ Graph with_outputs_as_updates(const Graph& g) {
   return rw.take();
 }
 
-// Small results of nodes that read no source become sources, in the order of the outputs of
-// `constants`, which computes them.
+// By value: whether it is a small result of nodes that read no source.
+std::vector<bool> small_constants(const Graph& g) {
+  constexpr int64_t kept_bytes = 64 << 10;
+  std::vector<bool> constant(static_cast<size_t>(g.values()));
+  const auto known = [&](int32_t v) { return constant[static_cast<size_t>(v)]; };
+  const auto small = [&](int32_t v) { return g.type(v).bytes() <= kept_bytes; };
+  for (const Node& n : g.nodes())
+    if (std::ranges::all_of(n.in, known) && std::ranges::all_of(n.out, small))
+      for (const int32_t v : n.out) constant[static_cast<size_t>(v)] = true;
+  return constant;
+}
+
+// Such values become states, in the order of the outputs of `constants`, which computes them.
 struct Split {
   Graph rest, constants;
 };
 
-bool is_constant(const Graph& g, const Node& n, const std::vector<bool>& constant) {
-  constexpr int64_t kept_bytes = 64 << 10;
-  const auto known = [&](int32_t v) { return constant[static_cast<size_t>(v)]; };
-  const auto small = [&](int32_t v) { return g.type(v).bytes() <= kept_bytes; };
-  return std::ranges::all_of(n.in, known) && std::ranges::all_of(n.out, small);
-}
-
 Split without_constants(const Graph& g) {
+  const std::vector<bool> constant = small_constants(g);
+  const GraphCut cut(g, [&](int32_t v) { return constant[static_cast<size_t>(v)]; });
   Rewriter rest(g), constants(g);
   rest.copy_sources();
-  std::vector<bool> constant(static_cast<size_t>(g.values()));
-  std::vector<bool> taken(constant.size());
-  const auto take = [&](int32_t v) {
-    const auto at = static_cast<size_t>(v);
-    if (!constant[at] || taken[at]) return;
-    taken[at] = true;
+  for (const Node& n : g.nodes())
+    if (constant[static_cast<size_t>(n.out[0])]) constants.copy(n);
+  for (int32_t v = 0; v < g.values(); ++v) {
+    if (!cut.crosses(v)) continue;
     const std::string name = rest.to().fresh_name("constant");
     rest.set(v, rest.to().source(Source::Kind::state, name, g.type(v)));
     constants.to().output(name, constants.map(v));
-  };
-  for (const Node& n : g.nodes()) {
-    if (is_constant(g, n, constant)) {
-      for (const int32_t v : n.out) constant[static_cast<size_t>(v)] = true;
-      constants.copy(n);
-      continue;
-    }
-    std::ranges::for_each(n.in, take);
-    rest.copy(n);
   }
-  for (const NamedValue& u : g.updates()) take(u.value);
+  for (const Node& n : g.nodes())
+    if (cut.in_step(n)) rest.copy(n);
   rest.copy_ends();
   return {rest.take(), constants.take()};
 }

@@ -7,6 +7,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
 #include "passes/copies.h"
+#include "passes/fold_producers.h"
 #include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
 #include "passes/fuse_loops.h"
@@ -17,7 +18,6 @@
 #include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
 #include "passes/simplify.h"
-#include "passes/upsampled_convs.h"
 #include "passes/views.h"
 
 namespace ebb {
@@ -115,12 +115,10 @@ constexpr Pass passes[] = {
      .what = "GEMMs of one embedding are one",
      .run = [](const Graph& g, Lowering& l) { return merge_matmuls(g, is_weight(g, l)); },
      .when = merges_weights},
-    {.name = "transpose_upsampled_convs",
+    {.name = "fold_producers",
      .what = "convolutions of upsampled images are transposed convolutions",
-     .run =
-         [](const Graph& g, Lowering& l) {
-           return transpose_upsampled_convs(g, is_weight(g, l), same_kind_of_kernel(l));
-         },
+     .run = [](const Graph& g,
+               Lowering& l) { return fold_producers(g, is_weight(g, l), same_kind_of_kernel(l)); },
      .when = merges_weights},
     {.name = "narrow_weights",
      .what = "weights of 16 bits stay so, where a kernel widens them when it reads them",

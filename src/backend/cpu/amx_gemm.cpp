@@ -115,7 +115,7 @@ void AmxMatmul::divide() {
 }
 
 // Positions [row * row_, (row + 1) * row_), as far as there are so many.
-void AmxMatmul::copy_row(const Args& args, uint16_t* to, int64_t row) const {
+void AmxMatmul::copy_row(const GemmArgs& args, uint16_t* to, int64_t row) const {
   const int64_t begin = row * row_, end = std::min(begin + row_, positions_);
   const int64_t y = row % height_ - p_.top, n = row / height_;
   const bool has_pixels = n < p_.images && y >= 0 && y < p_.h;
@@ -133,14 +133,14 @@ void AmxMatmul::copy_row(const Args& args, uint16_t* to, int64_t row) const {
 
 // The columns of one panel, and the scratch memory of a thread.
 struct AmxMatmul::Panel {
-  const Args& args;
+  const GemmArgs& args;
   const uint16_t* a;
   int64_t column, count;  // the first one, and how many
   uint16_t* weights;      // packed
   float *bias, *sums;
 };
 
-AmxMatmul::Panel AmxMatmul::panel(const Args& args, const uint16_t* a, int64_t column) const {
+AmxMatmul::Panel AmxMatmul::panel(const GemmArgs& args, const uint16_t* a, int64_t column) const {
   char* const own = reinterpret_cast<char*>(aligned(args.scratch)) + copy_bytes_ +
                     omp_get_thread_num() * own_bytes_;
   auto* const bias = reinterpret_cast<float*>(own + taps_ * kColumns * panel_ * 2);
@@ -208,7 +208,7 @@ void AmxMatmul::write(const Panel& p, std::span<const int64_t> pixels, const flo
 }
 
 // A panel and a chunk of tiles.
-void AmxMatmul::block(const Args& args, const uint16_t* a, int64_t index) const {
+void AmxMatmul::block(const GemmArgs& args, const uint16_t* a, int64_t index) const {
   const Panel p = panel(args, a, index % panels_ * kColumns);
   const int64_t begin = index / panels_ * chunk_, end = std::min(begin + chunk_, tiles_);
   int64_t rows[2 * kTileRows];
@@ -229,7 +229,7 @@ void AmxMatmul::block(const Args& args, const uint16_t* a, int64_t index) const 
   }
 }
 
-void AmxMatmul::run(const Args& args) const {
+void AmxMatmul::run(const GemmArgs& args) const {
   const auto* a = static_cast<const uint16_t*>(args.a);
   uint16_t* const copy = aligned(args.scratch);
   if (!in_place_) a = copy;

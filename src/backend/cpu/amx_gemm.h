@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cpu/gemm_args.h"
 #include "core/dtype.h"
 
 namespace ebb::cpu {
@@ -33,17 +34,9 @@ bool amx_takes(const AmxProblem& p);
 
 class AmxMatmul {
  public:
-  struct Args {
-    const void* a = nullptr;
-    const void* weights = nullptr;
-    const void* bias = nullptr;      // may be null
-    const void* residual = nullptr;  // may be null
-    void* c = nullptr;
-    void* scratch = nullptr;
-  };
   explicit AmxMatmul(const AmxProblem& p);
   int64_t scratch_bytes() const { return scratch_bytes_; }
-  void run(const Args& args) const;
+  void run(const GemmArgs& args) const;
 
  private:
   struct Tiles {
@@ -56,13 +49,13 @@ class AmxMatmul {
   int64_t position(int64_t tile) const;
   void pixels(int64_t tile, int64_t* to) const;
   void divide();
-  void copy_row(const Args& args, uint16_t* to, int64_t row) const;
-  Panel panel(const Args& args, const uint16_t* a, int64_t column) const;
+  void copy_row(const GemmArgs& args, uint16_t* to, int64_t row) const;
+  Panel panel(const GemmArgs& args, const uint16_t* a, int64_t column) const;
   void pack(const Panel& to, int64_t k) const;
   void multiply(const Panel& p, Tiles tiles, int64_t k, float* sums) const;
   void prefetch(const Panel& p, std::span<const int64_t> pixels) const;
   void write(const Panel& p, std::span<const int64_t> pixels, const float* sums) const;
-  void block(const Args& args, const uint16_t* a, int64_t index) const;
+  void block(const GemmArgs& args, const uint16_t* a, int64_t index) const;
 
   AmxProblem p_;
   const AmxKernels* amx_;

@@ -8,18 +8,10 @@
 #include <limits>
 
 #include "core/tensor.h"
+#include "support/random_values.h"
 
 namespace ebb::cpu {
 namespace {
-
-Tensor values(DType dtype, Shape shape, uint32_t seed) {
-  Tensor t(DType::f32, std::move(shape));
-  for (float& x : t.span<float>()) {
-    seed = seed * 1664525u + 1013904223u;
-    x = static_cast<float>(seed >> 8) / 8388608.0f - 1;
-  }
-  return t.to(dtype);
-}
 
 std::vector<double> numbers(const Tensor& t) {
   const Tensor f = t.to(DType::f32);
@@ -32,9 +24,11 @@ struct Operands {
 
 Operands operands(const AmxProblem& p) {
   const int64_t pixels = p.images * p.out_h() * p.out_w();
-  return {values(DType::bf16, {p.images, p.h, p.w, p.k}, 1),
-          values(DType::bf16, {p.o, p.kh, p.kw, p.k}, 2), values(p.bias, {p.o}, 3),
-          values(DType::bf16, {(pixels + p.residual_rows - 1) / p.residual_rows, p.o}, 4)};
+  return {
+      test::random_tensor(DType::bf16, {p.images, p.h, p.w, p.k}, 1),
+      test::random_tensor(DType::bf16, {p.o, p.kh, p.kw, p.k}, 2),
+      test::random_tensor(p.bias, {p.o}, 3),
+      test::random_tensor(DType::bf16, {(pixels + p.residual_rows - 1) / p.residual_rows, p.o}, 4)};
 }
 
 // The sum of products of one number of the result.
@@ -59,7 +53,8 @@ void check(const AmxProblem& p) {
   if (!amx_takes(p)) GTEST_SKIP() << "this machine has no matrix tiles";
   const Operands in = operands(p);
   const int64_t pixels = p.images * p.out_h() * p.out_w(), guard = 32;
-  const Tensor c = values(DType::bf16, {pixels * p.o + guard}, 5), before = c.to(DType::f32);
+  const Tensor c = test::random_tensor(DType::bf16, {pixels * p.o + guard}, 5),
+               before = c.to(DType::f32);
   const AmxMatmul product(p);
   std::vector<unsigned char> scratch(static_cast<size_t>(product.scratch_bytes() + guard), 0xff);
   product.run(
@@ -114,7 +109,8 @@ TEST(amx_gemm, infinity__stays_in_its_row) {
   Tensor a(DType::f32, {20, 34});
   std::ranges::fill(a.span<float>(), 1.0f);
   a.span<float>()[5 * 34 + 33] = std::numeric_limits<float>::infinity();
-  const Tensor x = a.to(DType::bf16), w = values(DType::bf16, {3, 34}, 2), c(DType::bf16, {20, 3});
+  const Tensor x = a.to(DType::bf16), w = test::random_tensor(DType::bf16, {3, 34}, 2),
+               c(DType::bf16, {20, 3});
   const AmxMatmul product(p);
   std::vector<char> scratch(static_cast<size_t>(product.scratch_bytes()));
   product.run({x.raw(), w.raw(), nullptr, nullptr, c.raw(), scratch.data()});

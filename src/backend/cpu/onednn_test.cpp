@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "support/files.h"
+#include "support/random_values.h"
 
 namespace ebb::cpu {
 namespace {
@@ -25,9 +26,9 @@ struct Values {
 
 template <class T>
 void fill(Values& v, uint32_t seed) {
+  const auto all = test::random_floats(static_cast<int64_t>(v.exact.size()), seed);
   for (size_t i = 0; i < v.exact.size(); ++i) {
-    seed = seed * 1664525u + 1013904223u;
-    const T value(static_cast<float>(seed >> 8) / (1 << 23) - 1.0f);
+    const T value(all[i]);
     std::memcpy(&v.bytes[i * sizeof(T)], &value, sizeof(T));
     v.exact[i] = static_cast<float>(value);
   }

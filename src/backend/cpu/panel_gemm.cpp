@@ -74,7 +74,7 @@ PanelMatmul::Own PanelMatmul::own(void* scratch) const {
 }
 
 // Bias and residual come last: to begin with them would round every product to their size.
-void PanelMatmul::end(const Args& args, const Own& own, int64_t first, int64_t count,
+void PanelMatmul::end(const GemmArgs& args, const Own& own, int64_t first, int64_t count,
                       int64_t column) const {
   const int64_t columns = std::min(kPanelColumns, p_.n - column);
   std::fill_n(own.bias, columns, 0.0f);
@@ -89,7 +89,7 @@ void PanelMatmul::end(const Args& args, const Own& own, int64_t first, int64_t c
   }
 }
 
-void PanelMatmul::tile(const Args& args, const float* a, int64_t index) const {
+void PanelMatmul::tile(const GemmArgs& args, const float* a, int64_t index) const {
   const PanelKernels& kernels = panel_kernels();
   const Own o = own(args.scratch);
   const int64_t first = index / panels_ * chunk_, count = std::min(chunk_, p_.m - first);
@@ -118,7 +118,7 @@ void PanelMatmul::tile(const Args& args, const float* a, int64_t index) const {
   end(args, o, first, count, column);
 }
 
-void PanelMatmul::run(const Args& args) const {
+void PanelMatmul::run(const GemmArgs& args) const {
   const auto* a = static_cast<const float*>(args.a);
   if (p_.a != DType::f32) {
     widen(p_.a, args.a, static_cast<float*>(args.scratch), a_count_);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "backend/cpu/gemm_args.h"
 #include "core/dtype.h"
 
 namespace ebb::cpu {
@@ -32,24 +33,17 @@ using PanelRows = std::function<void(int64_t tap, int64_t begin, int64_t count, 
 
 class PanelMatmul {
  public:
-  struct Args {
-    const void* a = nullptr;
-    const void* weights = nullptr;
-    const void* bias = nullptr;      // may be null
-    const void* residual = nullptr;  // may be null
-    void* c = nullptr;
-    void* scratch = nullptr;
-  };
   // a_count: elements of a, which may be fewer than those that rows() points to.
   PanelMatmul(const PanelProblem& p, int64_t a_count, PanelRows rows);
   int64_t scratch_bytes() const { return scratch_bytes_; }
-  void run(const Args& args) const;
+  void run(const GemmArgs& args) const;
 
  private:
   struct Own;  // the scratch memory of a thread
   Own own(void* scratch) const;
-  void end(const Args& args, const Own& own, int64_t first, int64_t count, int64_t column) const;
-  void tile(const Args& args, const float* a, int64_t index) const;
+  void end(const GemmArgs& args, const Own& own, int64_t first, int64_t count,
+           int64_t column) const;
+  void tile(const GemmArgs& args, const float* a, int64_t index) const;
 
   PanelProblem p_;
   int64_t a_count_;

@@ -6,25 +6,18 @@
 #include <cmath>
 
 #include "core/tensor.h"
+#include "support/random_values.h"
 
 namespace ebb::cpu {
 namespace {
 
-Tensor values(DType dtype, Shape shape, uint32_t seed) {
-  Tensor t(DType::f32, std::move(shape));
-  for (float& x : t.span<float>()) {
-    seed = seed * 1664525u + 1013904223u;
-    x = static_cast<float>(seed >> 8) / 8388608.0f - 1;
-  }
-  return t.to(dtype);
-}
-
 // Row i of tap t begins at row i + t of a, and rows behind the last one are zeros.
 void check(const PanelProblem& p) {
-  const Tensor a = values(p.a, {p.m, p.k}, 1), w = values(p.weights, {p.n, p.taps, p.k}, 2);
-  const Tensor bias = values(p.bias, {p.n}, 3);
+  const Tensor a = test::random_tensor(p.a, {p.m, p.k}, 1),
+               w = test::random_tensor(p.weights, {p.n, p.taps, p.k}, 2);
+  const Tensor bias = test::random_tensor(p.bias, {p.n}, 3);
   const Tensor residual =
-      values(p.residual, {(p.m + p.residual_rows - 1) / p.residual_rows, p.n}, 4);
+      test::random_tensor(p.residual, {(p.m + p.residual_rows - 1) / p.residual_rows, p.n}, 4);
   const Tensor c(p.c, {p.m, p.n});
   const auto rows = [&](int64_t tap, int64_t begin, int64_t count, const float* first,
                         const float* zeros, const float** to) {

@@ -5,26 +5,12 @@
 namespace ebb::functions::table {
 namespace {
 
-struct AdaNorm {
-  std::string kind = "layer";
-  double eps = 1e-6;
-  std::string rounding = "once", dtype = {};
-  void fields(auto&& f) {
-    f("kind", kind);
-    f("eps", eps);
-    f("rounding", rounding);
-    f("dtype", dtype);
-  }
-};
+using AdaNorm = NormAttributes<true, false>;
 
 std::vector<Value> build(const Use& u) {
-  const auto& a = u.as<AdaNorm>();
   return {
       norm({.x = u.in[0], .weight = u.in[3], .bias = u.in[4], .scale = u.in[1], .shift = u.in[2]},
-           {.kind = parse_norm_kind(a.kind),
-            .eps = a.eps,
-            .rounding = parse_rounding(a.rounding),
-            .dtype = a.dtype})};
+           u.as<AdaNorm>().rule())};
 }
 
 }  // namespace

@@ -7,18 +7,7 @@
 namespace ebb::functions::table {
 namespace {
 
-struct AddNorm {
-  std::string kind = "layer";
-  double eps = 1e-6, offset = 0;
-  std::string rounding = "once", dtype = {};
-  void fields(auto&& f) {
-    f("kind", kind);
-    f("eps", eps);
-    f("offset", offset);
-    f("rounding", rounding);
-    f("dtype", dtype);
-  }
-};
+using AddNorm = NormAttributes<true, true>;
 
 // In x's dtype, which the norm reads; with roundings of the libraries the product is rounded too.
 Value added(Value x, Value add, Value gate, Rounding rounding) {
@@ -36,16 +25,10 @@ Value added(Value x, Value add, Value gate, Rounding rounding) {
 }
 
 std::vector<Value> build(const Use& u) {
-  const auto& a = u.as<AddNorm>();
-  const Rounding rounding = parse_rounding(a.rounding);
-  const Value sum = added(u.in[0], u.in[1], u.in[2], rounding);
-  const Value y =
-      norm({.x = sum, .weight = u.in[5], .bias = u.in[6], .scale = u.in[3], .shift = u.in[4]},
-           {.kind = parse_norm_kind(a.kind),
-            .eps = a.eps,
-            .offset = a.offset,
-            .rounding = rounding,
-            .dtype = a.dtype});
+  const NormRule rule = u.as<AddNorm>().rule();
+  const Value sum = added(u.in[0], u.in[1], u.in[2], rule.rounding);
+  const Value y = norm(
+      {.x = sum, .weight = u.in[5], .bias = u.in[6], .scale = u.in[3], .shift = u.in[4]}, rule);
   return {y, sum};
 }
 

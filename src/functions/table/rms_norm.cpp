@@ -4,24 +4,10 @@
 namespace ebb::functions::table {
 namespace {
 
-struct RmsNorm {
-  double eps = 1e-6, offset = 0;
-  std::string rounding = "once", dtype = {};
-  void fields(auto&& f) {
-    f("eps", eps);
-    f("offset", offset);
-    f("rounding", rounding);
-    f("dtype", dtype);
-  }
-};
+using RmsNorm = NormAttributes<false, true>;
 
 std::vector<Value> build(const Use& u) {
-  const auto& a = u.as<RmsNorm>();
-  return {norm({.x = u.in[0], .weight = u.in[1], .bias = u.in[2]},
-               {.eps = a.eps,
-                .offset = a.offset,
-                .rounding = parse_rounding(a.rounding),
-                .dtype = a.dtype})};
+  return {norm({.x = u.in[0], .weight = u.in[1], .bias = u.in[2]}, u.as<RmsNorm>().rule())};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "base/round_up.h"
 #include "core/dtype.h"
+#include "support/random_values.h"
 
 namespace ebb::cpu {
 namespace {
@@ -28,11 +29,8 @@ struct Aligned {
 };
 
 std::vector<uint16_t> values(int64_t count, uint32_t seed) {
-  std::vector<uint16_t> v(static_cast<size_t>(count));
-  for (uint16_t& x : v) {
-    seed = seed * 1664525u + 1013904223u;
-    x = bf16(static_cast<float>(seed >> 8) / 8388608.0f - 1).bits;
-  }
+  std::vector<uint16_t> v;
+  for (const float x : test::random_floats(count, seed)) v.push_back(bf16(x).bits);
   return v;
 }
 

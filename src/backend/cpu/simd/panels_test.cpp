@@ -6,17 +6,10 @@
 #include <bit>
 #include <cmath>
 
+#include "support/random_values.h"
+
 namespace ebb::cpu {
 namespace {
-
-std::vector<float> values(int64_t count, uint32_t seed) {
-  std::vector<float> v(static_cast<size_t>(count));
-  for (float& x : v) {
-    seed = seed * 1664525u + 1013904223u;
-    x = static_cast<float>(seed >> 8) / 8388608.0f - 1;
-  }
-  return v;
-}
 
 // Every number of 16 bits, in rows of 64 and packed by `pack`.
 template <class T>
@@ -48,7 +41,7 @@ TEST(panels, weights_of_every_remainder__are_transposed_and_padded_with_zeros) {
   for (const PanelKernels* kernels : all_panel_kernels())
     for (const int64_t columns : {1, 15, 16, 40, 64})
       for (const int64_t k : {1, 15, 16, 37}) {
-        const auto from = values(columns * (k + 3), 1);
+        const auto from = test::random_floats(columns * (k + 3), 1);
         std::vector<float> to(static_cast<size_t>((k + 1) * kPanelColumns), 7.0f);
         kernels->pack_f32({columns, k, from.data(), k + 3, to.data()});
         for (int64_t i = 0; i <= k; ++i)
@@ -65,8 +58,9 @@ TEST(panels, products_of_every_remainder__equal_loops) {
   for (const PanelKernels* kernels : all_panel_kernels())
     for (int64_t m = 1; m <= 13; ++m)
       for (const int64_t columns : {1, 16, 20, 50, 64}) {
-        const auto a = values((m + 1) * 11, 2), panel = values(kInner * kPanelColumns, 3);
-        const auto before = values(m * kPanelColumns, 4);
+        const auto a = test::random_floats((m + 1) * 11, 2),
+                   panel = test::random_floats(kInner * kPanelColumns, 3);
+        const auto before = test::random_floats(m * kPanelColumns, 4);
         std::vector<float> c = before;
         std::vector<const float*> rows;  // backwards
         for (int64_t i = 0; i < m; ++i) rows.push_back(a.data() + (m - 1 - i) * 11);

@@ -6,21 +6,14 @@
 #include <cmath>
 #include <limits>
 
+#include "support/random_values.h"
+
 namespace ebb::cpu {
 namespace {
 
-std::vector<float> values(int64_t count, float low, float high, uint32_t seed) {
-  std::vector<float> v(static_cast<size_t>(count));
-  for (float& x : v) {
-    seed = seed * 1664525u + 1013904223u;
-    x = low + (high - low) * static_cast<float>(seed >> 8) / 16777216.0f;
-  }
-  return v;
-}
-
 void check_product(const TileKernels& tiles, TileGemm t, bool transposed) {
-  const auto a = values(t.m * t.k, -1, 1, 1), b = values(t.k * (t.n + 3), -1, 1, 2);
-  const auto before = values(t.m * (t.n + 5), -1, 1, 3);
+  const auto a = test::random_floats(t.m * t.k, 1), b = test::random_floats(t.k * (t.n + 3), 2);
+  const auto before = test::random_floats(t.m * (t.n + 5), 3);
   std::vector<float> c = before;
   t.a = a.data();
   t.a_row = transposed ? 1 : t.k;
@@ -66,7 +59,8 @@ TEST(tiles, softmax_in_two_tiles__equals_softmax_of_the_columns) {
   constexpr int64_t kKeys = 9, kRow = 50, kWidth = 3;
   for (const TileKernels* tiles : all_tile_kernels())
     for (const size_t n : {16, 32, 48}) {
-      const auto first = values(kKeys * kRow, -30, 0, 5), second = values(kKeys * kRow, -9, 20, 6);
+      const auto first = test::random_floats(kKeys * kRow, 5, -30, 0),
+                 second = test::random_floats(kKeys * kRow, 6, -9, 20);
       std::vector<float> max(n, -std::numeric_limits<float>::infinity()), sum(n, 0.0f);
       std::vector<float> result(kWidth * n, 0.0f);
       for (std::vector<float> s : {first, second}) {
@@ -112,7 +106,7 @@ TEST(tiles, transpose_of_any_size__equals_loops) {
   for (const TileKernels* tiles : all_tile_kernels())
     for (const int64_t rows : {1, 16, 40, 64})
       for (const int64_t columns : {1, 15, 16, 33}) {
-        const auto from = values(rows * (columns + 2), -1, 1, 9);
+        const auto from = test::random_floats(rows * (columns + 2), 9);
         std::vector<float> to(static_cast<size_t>(columns * (rows + 3)), 7.0f);
         tiles->transpose({rows, columns, from.data(), columns + 2, to.data(), rows + 3});
         for (int64_t j = 0; j < columns; ++j)
@@ -124,7 +118,7 @@ TEST(tiles, transpose_of_any_size__equals_loops) {
 
 TEST(tiles, softmax_grad__equals_loops) {
   for (const TileKernels* tiles : all_tile_kernels()) {
-    const auto s = values(2 * 48, -40, 3, 7), dp = values(2 * 48, -1, 1, 8);
+    const auto s = test::random_floats(2 * 48, 7, -40, 3), dp = test::random_floats(2 * 48, 8);
     std::vector<float> p = s, ds = dp;
     const float shift[] = {1.5f, -2.0f}, delta[] = {0.25f, -0.5f};
     tiles->softmax_grad({2, 48, p.data(), ds.data(), 48, shift, delta});

@@ -228,6 +228,11 @@ TEST(loops_on_host, rows__swap_runs) {
         expect_rows(rotated_norm_of(s, t, run), s, unaligned);
         const Shape rows = {8, width};
         expect_rows(rotated_gradient_of(rows, t, run), rows, unaligned);
+        const Shape heads = {2, 3, 20, width};  // the tables are those of a token
+        Rows gradient = rotated_gradient_of(heads, t, run);
+        gradient.in[3].shape = gradient.in[4].shape = {1, 3, 1, width};
+        gradient.partial_rows = 5;
+        expect_rows(gradient, heads, unaligned);
       }
 }
 
@@ -246,9 +251,13 @@ TEST(loops_on_host, rows__of_all_heads) {
         norm.in[4].shape = norm.in[5].shape = {1, 4, 1, width};
         norm.row_dims = 2;
         expect_rows(norm, s, unaligned);
-        Rows gradient = rotated_gradient_of(s, t, run);
-        gradient.row_dims = 2;
-        expect_rows(gradient, s, unaligned);
+        for (const Shape& table : {Shape{width}, Shape{1, 4, 1, width}}) {
+          Rows gradient = rotated_gradient_of(s, t, run);
+          gradient.in[3].shape = gradient.in[4].shape = table;
+          gradient.row_dims = 2;
+          gradient.partial_rows = table.rank() == 1 ? 4 : 2;
+          expect_rows(gradient, s, unaligned);
+        }
       }
 }
 

@@ -3,13 +3,8 @@
 // the scores is rounded to bf16 in between; all sums are f32.
 #include "ops/prim/attention/cpu_amx.h"
 
-#include <omp.h>
-
-#include <cmath>
-#include <limits>
-
 #include "backend/cpu/simd/amx.h"
-#include "ops/prim/attention/cpu_head.h"
+#include "ops/prim/attention/cpu_queries.h"
 
 namespace ebb::ops::cpu {
 namespace {
@@ -20,49 +15,33 @@ using ebb::cpu::kTileRows;
 using ebb::cpu::kTileSize;
 
 constexpr int64_t kKeyBlock = 128;
-constexpr double kLog2e = 1.4426950408889634;
 
-struct Task {
-  AttentionSizes z;
-  const AmxKernels* amx = nullptr;
-  int64_t query_blocks = 0;  // of a head
-  // In whole tiles: K as a width and as rows, keys of a head.
-  int64_t width = 0, rows = 0, key_count = 0;
-  int threads = 1;
-  // Workspace offsets in floats: keys [keys,K] and values [K,keys] as left operands; a set of tiles
-  // per thread.
-  int64_t keys = 0, values = 0, own = 0, own_size = 0;
-  // In such a set: scores [keys,queries] and what they become; queries [K,queries]; the result
-  // [K,queries] and its rows.
-  int64_t score_at = 0, weight_at = 0, query_at = 0, result_at = 0, rows_at = 0, max_at = 0,
-          sum_at = 0;
-  int64_t workspace = 0;
+// In whole tiles: K as a width and as rows, keys of a head.
+struct WholeTiles {
+  int64_t width, rows, key_count;
 };
-
-Task plan(const Signature& s) {
-  const AttentionSizes z = attention_sizes(s);
-  Task k{.z = z, .amx = ebb::cpu::amx_kernels()};
-  k.query_blocks = ceil_div(z.t, kQueryBlock);
-  k.width = rounded_up(z.k, kTileDepth);
-  k.rows = rounded_up(z.k, kTileRows);
-  k.key_count = rounded_up(z.s, kTileDepth);
-  k.threads = omp_get_max_threads();
-  Carver own;
-  k.score_at = own.take(kQueryBlock * kKeyBlock);
-  k.weight_at = own.take(kQueryBlock * kKeyBlock / 2);
-  k.query_at = own.take(kQueryBlock * k.width / 2);
-  k.result_at = own.take(kQueryBlock * k.rows);
-  k.rows_at = own.take(kQueryBlock * z.k);
-  k.max_at = own.take(kQueryBlock);
-  k.sum_at = own.take(kQueryBlock);
-  k.own_size = own.bytes() / 4;
-  Carver all;
-  k.keys = all.take(z.n * z.key_heads * k.key_count * k.width / 2);
-  k.values = all.take(z.n * z.key_heads * k.key_count * k.rows / 2);
-  k.own = all.take(k.own_size * k.threads);
-  k.workspace = all.bytes() + 64;  // to begin on a cache line
-  return k;
+WholeTiles whole_tiles(const AttentionSizes& z) {
+  return {rounded_up(z.k, kTileDepth), rounded_up(z.k, kTileRows), rounded_up(z.s, kTileDepth)};
 }
+
+// Keys are packed to left operands [keys,K], values to [K,keys].
+QueryTileSizes sizes_of(const AttentionSizes& z, const WholeTiles& t) {
+  return {.scores = kQueryBlock * kKeyBlock,
+          .weights = kQueryBlock * kKeyBlock / 2,
+          .queries = kQueryBlock * t.width / 2,
+          .result = kQueryBlock * t.rows,
+          .keys = z.n * z.key_heads * t.key_count * t.width / 2,
+          .values = z.n * z.key_heads * t.key_count * t.rows / 2};
+}
+
+struct Task : QueryTiles, WholeTiles {
+  explicit Task(const AttentionSizes& sizes)
+      : QueryTiles(sizes, sizes_of(sizes, whole_tiles(sizes))), WholeTiles(whole_tiles(sizes)) {
+    workspace += 64;  // to begin on a cache line
+  }
+
+  const AmxKernels* amx = ebb::cpu::amx_kernels();
+};
 
 float* space_of(const Call& call) {
   const auto at = reinterpret_cast<uintptr_t>(call.workspace);
@@ -141,41 +120,23 @@ void begin_queries(const Task& k, const Head& head, RowRange rows, float* own) {
                      .step = head.row_stride,
                      .to = numbers(own + k.query_at),
                      .to_step = kTileRows * k.width});
-  std::fill_n(own + k.max_at, kQueryBlock, -std::numeric_limits<float>::infinity());
-  std::fill_n(own + k.sum_at, kQueryBlock, 0.0f);
-  std::fill_n(own + k.result_at, kQueryBlock * k.rows, 0.0f);
-}
-
-// Writes `rows` of a head's output and their lse.
-void end_queries(const Task& k, const Head& head, RowRange rows, float* own, float* lse) {
-  ebb::cpu::tile_kernels().transpose({.rows = k.z.k,
-                                      .columns = rows.count,
-                                      .from = own + k.result_at,
-                                      .from_row = kQueryBlock,
-                                      .to = own + k.rows_at,
-                                      .to_row = k.z.k});
-  const float *const max = own + k.max_at, *const sum = own + k.sum_at;
-  for (int64_t r = 0; r < rows.count; ++r) {
-    write_rows(head, {rows.begin + r, 1}, 1 / sum[r], own + k.rows_at + r * k.z.k, k.z.k);
-    lse[r] = static_cast<float>((max[r] + std::log2(sum[r])) / kLog2e);
-  }
+  k.begin(own);
 }
 
 // Query block `i` of all heads.
 void attend(const Task& k, const Call& call, int64_t i) {
   const AttentionSizes& z = k.z;
   float* const space = space_of(call);
-  float* const own = space + k.own + omp_get_thread_num() * k.own_size;
-  const int64_t head = i / k.query_blocks, begin = i % k.query_blocks * kQueryBlock;
-  const RowRange rows{begin, std::min(kQueryBlock, z.t - begin)};
+  float* const own = k.own_tiles(space);
+  const int64_t head = k.head_of(i);
+  const RowRange rows = k.rows_of(i);
   begin_queries(k, head_of(z, DType::bf16, call.in[0], head, z.t), rows, own);
   k.amx->begin();
   for (int64_t j = 0; j < z.s; j += kKeyBlock)
     add_keys(k, own, space, head / z.group(), {j, std::min(kKeyBlock, z.s - j)},
              ceil_div(rows.count, kTileRows));
   k.amx->end();
-  end_queries(k, out_head_of(z, DType::bf16, call.out[0], head), rows, own,
-              static_cast<float*>(call.out[1]) + head * z.t + begin);
+  k.end(call, DType::bf16, i, own);
 }
 
 }  // namespace
@@ -187,7 +148,7 @@ bool amx_attention_supports(const Signature& s, const Device&) {
 }
 
 Program prepare_amx_attention(const Signature& s, const Tune&, Device&) {
-  const Task k = plan(s);
+  const Task k(attention_sizes(s));
   const auto run = [k](const Call& given) {
     const Call call = unpacked(k.z, DType::bf16, given);
 #pragma omp parallel num_threads(k.threads)
@@ -195,7 +156,7 @@ Program prepare_amx_attention(const Signature& s, const Tune&, Device&) {
 #pragma omp for
       for (int64_t i = 0; i < k.z.n * k.z.key_heads; ++i) pack(k, call, i);
 #pragma omp for schedule(dynamic)
-      for (int64_t i = 0; i < k.z.n * k.z.a * k.query_blocks; ++i) attend(k, call, i);
+      for (int64_t i = 0; i < k.blocks(); ++i) attend(k, call, i);
     }
   };
   return {.workspace = k.workspace, .run = run};

@@ -14,6 +14,7 @@ namespace ebb::ops {
 // Queries of one tile, and keys of one packed panel.
 constexpr int64_t kQueryBlock = 64;
 constexpr int64_t kPanel = 64;
+constexpr double kLog2e = 1.4426950408889634;  // scores are in units of log 2
 
 // The rows of one sample and head.
 struct Head {
@@ -119,7 +120,7 @@ struct ScoreMask {
 
 inline void ScoreMask::apply(int64_t i, RowRange queries, RowRange keys, float* scores,
                              ScoreStrides at) const {
-  constexpr float kLog2e = 1.4426950408889634f, none = -std::numeric_limits<float>::infinity();
+  constexpr float log2e = kLog2e, none = -std::numeric_limits<float>::infinity();
   for (int64_t r = 0; r < queries.count; ++r, scores += at.query) {
     const int64_t t = queries.begin + r;
     const int64_t end = std::clamp<int64_t>(key_limit(i, t) - keys.begin, 0, keys.count);
@@ -129,7 +130,7 @@ inline void ScoreMask::apply(int64_t i, RowRange queries, RowRange keys, float* 
                                  i % z.a * strides.a + t * strides.t + keys.begin;
         for (int64_t j = 0; j < end; ++j) {
           const auto b = static_cast<float>(from[j]);
-          scores[j * at.key] += kLog2e * (b == none ? b : std::max(b, -1e30f));
+          scores[j * at.key] += log2e * (b == none ? b : std::max(b, -1e30f));
         }
       });
     for (int64_t j = end; j < keys.count; ++j) scores[j * at.key] = none;

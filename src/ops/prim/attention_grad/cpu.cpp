@@ -17,7 +17,6 @@ using ebb::cpu::TileKernels;
 
 constexpr int64_t kKeyBlock = 2 * kPanel;
 constexpr int64_t kMinWorkUnits = 16;  // if there are enough keys
-constexpr double kLog2e = 1.4426950408889634;
 
 struct Task {
   AttentionSizes z;

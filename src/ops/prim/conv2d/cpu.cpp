@@ -1,12 +1,10 @@
 // conv2d: of dtypes that oneDNN takes here through it, of others widened for it in the workspace,
 // by panels of our own where oneDNN has no fast code for the activations, and of bf16 on matrix
 // tiles where the processor has them.
-#include "backend/cpu/amx_gemm.h"
-#include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/widen.h"
 #include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d/op.h"
-#include "ops/prim/epilogue.h"
+#include "ops/prim/cpu_products.h"
 
 namespace ebb::ops::cpu {
 namespace {
@@ -60,36 +58,21 @@ void tap_rows(const ConvGeometry& g, int64_t tap, int64_t begin, int64_t count, 
 
 Program prepare_panels(const Signature& s, const Tune&, Device&) {
   const ConvGeometry g = conv2d_geometry(s);
-  const Summands e = summands_of(s);
-  ebb::cpu::PanelProblem p{
+  const ebb::cpu::PanelProblem sizes{
       .m = g.n * g.out_h() * g.out_w(), .n = g.o, .k = g.c, .taps = g.kh * g.kw};
-  p.a = s.in[0].dtype;
-  p.weights = s.in[1].dtype;
-  p.c = s.out[0].dtype;
-  if (e.bias) p.bias = s.in[*e.bias].dtype;
-  if (e.residual) p.residual = s.in[*e.residual].dtype;
-  p.residual_rows = e.rows;
   const auto rows = [g](int64_t tap, int64_t begin, int64_t count, const float* x,
                         const float* zeros,
                         const float** to) { tap_rows(g, tap, begin, count, x, zeros, to); };
-  const ebb::cpu::PanelMatmul product(p, g.x().numel(), rows);
-  const auto run = [=](const Call& c) {
-    product.run({c.in[0], c.in[1], address_of(e.bias, c), address_of(e.residual, c), c.out[0],
-                 c.workspace});
-  };
-  return {.workspace = product.scratch_bytes(), .run = run};
+  return program_of(ebb::cpu::PanelMatmul(with_operands(sizes, s), g.x().numel(), rows), s);
 }
 
 // The same on matrix tiles.
 ebb::cpu::AmxProblem amx_problem(const Signature& s) {
   const ConvGeometry g = conv2d_geometry(s);
-  const Summands e = summands_of(s);
   ebb::cpu::AmxProblem p{.images = g.n, .h = g.h, .w = g.w, .k = g.c, .o = g.o};
   p.kh = g.kh, p.kw = g.kw, p.stride = g.stride;
   p.top = g.top, p.left = g.left, p.bottom = g.bottom, p.right = g.right;
-  if (e.bias) p.bias = s.in[*e.bias].dtype;
-  p.residual_rows = e.rows;
-  return p;
+  return with_operands(p, s);
 }
 
 bool supports_amx(const Signature& s, const Device&) {
@@ -97,13 +80,7 @@ bool supports_amx(const Signature& s, const Device&) {
 }
 
 Program prepare_amx(const Signature& s, const Tune&, Device&) {
-  const Summands e = summands_of(s);
-  const ebb::cpu::AmxMatmul product(amx_problem(s));
-  const auto run = [=](const Call& c) {
-    product.run({c.in[0], c.in[1], address_of(e.bias, c), address_of(e.residual, c), c.out[0],
-                 c.workspace});
-  };
-  return {.workspace = product.scratch_bytes(), .run = run};
+  return program_of(ebb::cpu::AmxMatmul(amx_problem(s)), s);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "ops/prim/conv2d/op.h"
 
 #include "base/error.h"
+#include "ops/prim/conv2d/upsampled.h"
 #include "ops/prim/conv2d_dw/op.h"
 #include "ops/prim/conv2d_dx/op.h"
 #include "ops/prim/epilogue.h"
@@ -108,9 +109,20 @@ std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType 
   return a;
 }
 
+Attrs with_padding(const Signature& s, const std::vector<int64_t>& padding) {
+  Conv2d a = s.as<Conv2d>();
+  a.pad = padding;
+  return a;
+}
+
 Contraction contraction(const Signature& s) {
   const auto& a = s.as<Conv2d>();
-  return {.epilogue = a.epilogue, .products = a.products, .with = with_epilogue};
+  return {.epilogue = a.epilogue,
+          .products = a.products,
+          .with = with_epilogue,
+          .padding = a.pad,
+          .with_padding = with_padding,
+          .fold = conv2d_of_upsampled};
 }
 
 // f32 with narrower weights.

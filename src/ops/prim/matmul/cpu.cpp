@@ -1,11 +1,9 @@
 // matmul: of operands in one dtype that oneDNN multiplies here through it, of others widened for it
 // in the workspace, by panels of our own where oneDNN has no fast code for the activations, and of
 // bf16 on matrix tiles where the processor has them.
-#include "backend/cpu/amx_gemm.h"
 #include "backend/cpu/onednn.h"
-#include "backend/cpu/panel_gemm.h"
 #include "backend/cpu/widen.h"
-#include "ops/prim/epilogue.h"
+#include "ops/prim/cpu_products.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cpu {
@@ -86,34 +84,18 @@ bool supports_panels(const Signature& s, const Device&) {
 
 Program prepare_panels(const Signature& s, const Tune&, Device&) {
   const MatmulSizes z = matmul_sizes(s);
-  const Summands e = summands_of(s);
-  ebb::cpu::PanelProblem p{.m = z.lead.numel() * z.m, .n = z.n, .k = z.k};
-  p.a = s.in[0].dtype;
-  p.weights = s.in[1].dtype;
-  p.c = s.out[0].dtype;
-  if (e.bias) p.bias = s.in[*e.bias].dtype;
-  if (e.residual) p.residual = s.in[*e.residual].dtype;
-  p.residual_rows = e.rows;
+  const ebb::cpu::PanelProblem sizes{.m = z.lead.numel() * z.m, .n = z.n, .k = z.k};
   const auto rows = [k = z.k](int64_t, int64_t begin, int64_t count, const float* a, const float*,
                               const float** to) {
     for (int64_t i = 0; i < count; ++i) to[i] = a + (begin + i) * k;
   };
-  const ebb::cpu::PanelMatmul product(p, p.m * p.k, rows);
-  const auto run = [=](const Call& call) {
-    product.run({call.in[0], call.in[1], address_of(e.bias, call), address_of(e.residual, call),
-                 call.out[0], call.workspace});
-  };
-  return {.workspace = product.scratch_bytes(), .run = run};
+  return program_of(ebb::cpu::PanelMatmul(with_operands(sizes, s), sizes.m * sizes.k, rows), s);
 }
 
 // The same on matrix tiles.
 ebb::cpu::AmxProblem amx_problem(const Signature& s) {
   const MatmulSizes z = matmul_sizes(s);
-  const Summands e = summands_of(s);
-  ebb::cpu::AmxProblem p{.w = z.lead.numel() * z.m, .k = z.k, .o = z.n};
-  if (e.bias) p.bias = s.in[*e.bias].dtype;
-  p.residual_rows = e.rows;
-  return p;
+  return with_operands(ebb::cpu::AmxProblem{.w = z.lead.numel() * z.m, .k = z.k, .o = z.n}, s);
 }
 
 bool supports_amx(const Signature& s, const Device&) {
@@ -123,13 +105,7 @@ bool supports_amx(const Signature& s, const Device&) {
 }
 
 Program prepare_amx(const Signature& s, const Tune&, Device&) {
-  const Summands e = summands_of(s);
-  const ebb::cpu::AmxMatmul product(amx_problem(s));
-  const auto run = [=](const Call& call) {
-    product.run({call.in[0], call.in[1], address_of(e.bias, call), address_of(e.residual, call),
-                 call.out[0], call.workspace});
-  };
-  return {.workspace = product.scratch_bytes(), .run = run};
+  return program_of(ebb::cpu::AmxMatmul(amx_problem(s)), s);
 }
 
 }  // namespace

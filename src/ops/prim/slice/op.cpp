@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "ir/copy_form.h"
-#include "ops/prim/pad/op.h"
 
 namespace ebb::ops {
 namespace {
@@ -18,16 +17,6 @@ std::vector<Type> infer(const Signature& s) {
           a.end, ") must lie in [0, ", t.shape[a.dim], ")  x: ", t, "  at ", s.at);
   t.shape[a.dim] = a.end - a.begin;
   return {t};
-}
-
-std::vector<Value> vjp(const VjpCall& c) {
-  const auto& a = c.sig.as<Slice>();
-  const Shape& x = c.in[0].shape();
-  Pad p{std::vector<int64_t>(static_cast<size_t>(x.rank()), 0), {}};
-  p.after = p.before;
-  p.before[static_cast<size_t>(a.dim)] = a.begin;
-  p.after[static_cast<size_t>(a.dim)] = x[a.dim] - a.end;
-  return {pad(c.dout[0], p)};
 }
 
 void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
@@ -60,7 +49,6 @@ const OpDef& def::slice() {
   static const OpDef d{.name = "slice",
                        .attrs = +[] { return Attrs(Slice{}); },
                        .infer = infer,
-                       .vjp = vjp,
                        .reference = reference,
                        .copy =
                            +[](const Signature& s) {
