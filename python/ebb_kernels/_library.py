@@ -19,12 +19,16 @@ def path() -> Path:
     return found
 
 
+_full = []  # not empty: the library gives no more numbers
+
+
 @functools.cache
 def load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path()))
     library.ebb_kernels_schema.restype = ctypes.c_char_p
     library.ebb_kernels_error.restype = ctypes.c_char_p
     library.ebb_kernels_version.restype = ctypes.c_char_p
+    library.ebb_kernels_attributes.restype = ctypes.c_int64
     return library
 
 
@@ -34,6 +38,20 @@ def schemas() -> list[str]:
     while (text := load().ebb_kernels_schema(len(out))) is not None:
         out.append(text.decode())
     return out
+
+
+def number_of(function: str, attributes: dict) -> int | None:
+    """The number that stands for attributes of a function; None: there is none for these."""
+    values = attributes.values()
+    if _full or any(type(v) not in (bool, int, float, str) or v != v for v in values):
+        return None
+    texts = [f"{name}={str(v).lower() if type(v) is bool else v}".encode()
+             for name, v in attributes.items()]
+    array = (ctypes.c_char_p * len(texts))(*texts)
+    number = load().ebb_kernels_attributes(function.encode(), array, len(texts))
+    if number == -1:
+        _full.append(True)
+    return None if number < 0 else number
 
 
 def register(namespace: str, key: str) -> None:

@@ -57,6 +57,7 @@ struct Function {
   // As many first operands are overwritten by the results, and no others are given. Such functions
   // are one elementwise op, and have no gradients.
   size_t in_place = 0;
+  bool has_backward = false;  // it is followed by its gradients
 };
 
 // All functions; one that has gradients is followed by its "<name>_backward": see
