@@ -85,7 +85,10 @@ class Library {
  public:
   static constexpr size_t most_kept = 1024;
   explicit Library(Context context, size_t most = most_kept)
-      : context_(std::move(context)), most_(most) {}
+      : context_(std::move(context)), most_(most) {
+    // reads the presets once, not for each function
+    if (!context_.tuner) context_.tuner = std::make_shared<Tuner>();
+  }
 
   // Made at the first call for these types, strides and attributes. Threads may call at once.
   // Throws Error that names what does not fit.

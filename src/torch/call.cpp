@@ -8,8 +8,8 @@
 namespace ebb::torch {
 namespace {
 
-using functions::AttributeValue;
 using functions::Attributes;
+using functions::AttributeValue;
 using functions::Function;
 using functions::Prepared;
 

@@ -16,8 +16,7 @@ namespace {
 using Call = void (*)(const functions::Function&, StackValue*);
 
 // Null, or what failed.
-[[gnu::noinline]] const char* failure_of(size_t function, StackValue* stack,
-                                         Call call) noexcept {
+[[gnu::noinline]] const char* failure_of(size_t function, StackValue* stack, Call call) noexcept {
   thread_local std::string message;
   try {
     call(functions::all_functions()[function], stack);

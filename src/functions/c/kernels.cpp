@@ -78,8 +78,8 @@ struct Parse {
   functions::AttributeValue operator()(const std::string&) const { return std::string(text); }
 };
 
-functions::Attributes attributes_of(const functions::Function& f,
-                                                     const char* const* texts, int32_t count) {
+functions::Attributes attributes_of(const functions::Function& f, const char* const* texts,
+                                    int32_t count) {
   std::vector<functions::AttributeValue> out;
   for (const functions::Attribute& a : f.attributes) out.push_back(a.value);
   for (int32_t i = 0; i < count; ++i) {
@@ -174,8 +174,7 @@ int32_t ebb_kernels_run(const ebb_kernels_call* call, void* const* operands, voi
   });
 }
 
-int64_t ebb_kernels_attributes(const char* function, const char* const* attributes,
-                               int32_t count) {
+int64_t ebb_kernels_attributes(const char* function, const char* const* attributes, int32_t count) {
   int64_t number = -1;
   const int32_t failed = guarded([&] {
     const functions::Function& f = functions::find_function(function);
