@@ -29,6 +29,7 @@ def load() -> ctypes.CDLL:
     library.ebb_kernels_error.restype = ctypes.c_char_p
     library.ebb_kernels_version.restype = ctypes.c_char_p
     library.ebb_kernels_attributes.restype = ctypes.c_int64
+    library.ebb_kernels_same_gradient.restype = ctypes.c_int64
     return library
 
 
@@ -40,15 +41,27 @@ def schemas() -> list[str]:
     return out
 
 
+def _texts(attributes: dict):
+    """Attributes as the C interface takes them."""
+    texts = [f"{name}={str(v).lower() if type(v) is bool else v}".encode()
+             for name, v in attributes.items()]
+    return (ctypes.c_char_p * len(texts))(*texts), len(texts)
+
+
+def same_gradient(function: str, attributes: dict) -> int:
+    """The bits of operands whose gradient is that of the result, for the same types."""
+    bits = load().ebb_kernels_same_gradient(function.encode(), *_texts(attributes))
+    if bits < 0:
+        raise LibraryError(load().ebb_kernels_error().decode())
+    return bits
+
+
 def number_of(function: str, attributes: dict) -> int | None:
     """The number that stands for attributes of a function; None: there is none for these."""
     values = attributes.values()
     if _full or any(type(v) not in (bool, int, float, str) or v != v for v in values):
         return None
-    texts = [f"{name}={str(v).lower() if type(v) is bool else v}".encode()
-             for name, v in attributes.items()]
-    array = (ctypes.c_char_p * len(texts))(*texts)
-    number = load().ebb_kernels_attributes(function.encode(), array, len(texts))
+    number = load().ebb_kernels_attributes(function.encode(), *_texts(attributes))
     if number == -1:
         _full.append(True)
     return None if number < 0 else number

@@ -129,6 +129,15 @@ def _dense(function):
     return dense
 
 
+def _alike(x, y):
+    return x.shape == y.shape and x.dtype == y.dtype
+
+
+@functools.lru_cache(maxsize=1024)
+def _same_gradient(name, attributes):
+    return _library.same_gradient(name, dict(attributes))
+
+
 @contextlib.contextmanager
 def _recording():
     """Autograd inside of an operator with a gradient of its own, where torch turns it off."""
@@ -276,11 +285,19 @@ class _Function:
         results, flat = tensors[:saved], tensors[saved:]
         needed = ctx.needs_input_grad[0] if self.is_list else ctx.needs_input_grad
         needs = sum(1 << i for i, x in enumerate(flat) if x is not None and needed[i])
+        out = [None] * len(flat)
+        if self.name == "map":  # summands have the gradient of the sum, as torch's own
+            same = _same_gradient(self.name, tuple(zip(self.attribute_names, ctx.attributes)))
+            for i, x in enumerate(flat):
+                if needs & same & 1 << i and _alike(x, grads[0]):
+                    out[i] = grads[0]
+                    needs -= 1 << i
         operands = [list(flat)] if self.is_list else flat
         if self.name == "attention":
             grads = (grads[0], None)
-        found = iter(self.backward(*grads, *results, *operands, *ctx.attributes, needs))
-        out = [next(found) if needs >> i & 1 else None for i in range(len(flat))]
+        if needs:
+            found = iter(self.backward(*grads, *results, *operands, *ctx.attributes, needs))
+            out = [next(found) if needs >> i & 1 else out[i] for i in range(len(flat))]
         return ((out,) if self.is_list else tuple(out)) + (None,) * self.attributes
 
     def _no_more(self, ctx, *grads):

@@ -57,6 +57,23 @@ class Operators(unittest.TestCase):
             got = ek.add_norm(x, w, kind="rms")[index].sum()
             torch.autograd.grad(got, (x, w))
 
+    def test_the_gradient_of_a_sum_is_handed_out(self):
+        a, g, b = (torch.randn(4, 64, device=DEVICE, requires_grad=True) for _ in range(3))
+        row = torch.randn(64, device=DEVICE, requires_grad=True)
+        wide = torch.randn(4, 64, device=DEVICE, dtype=torch.float64 if DEVICE == "cpu" else
+                           torch.bfloat16, requires_grad=True)
+        dy = torch.randn(4, 64, device=DEVICE)
+        inputs = (a, g, b, row, wide)
+        y = ek.map("a + g * b + row + wide", torch.float32, a=a, g=g, b=b, row=row, wide=wide)
+        got = torch.autograd.grad(y, inputs, dy)
+        self.assertEqual(got[0].data_ptr(), dy.data_ptr())
+        for x, dx, want in zip(inputs, got, (dy, dy * b, dy * g, dy.sum(0), dy)):
+            self.assertEqual((dx.shape, dx.dtype), (x.shape, x.dtype))
+            torch.testing.assert_close(dx, want.to(x.dtype))
+        y = ek.map("a + g", a=a, g=g)
+        for dx in torch.autograd.grad(y, (a, g), dy):
+            self.assertEqual(dx.data_ptr(), dy.data_ptr())
+
     def test_autocast_leaves_float64(self):
         x, w = (torch.randn(4, 64, dtype=torch.float64) for _ in range(2))
         with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -183,6 +183,16 @@ int64_t ebb_kernels_attributes(const char* function, const char* const* attribut
   return failed ? -2 : number;
 }
 
+int64_t ebb_kernels_same_gradient(const char* function, const char* const* attributes,
+                                  int32_t count) {
+  int64_t bits = 0;
+  const int32_t failed = guarded([&] {
+    const functions::Function& f = functions::find_function(function);
+    if (f.same_gradient) bits = f.same_gradient(attributes_of(f, attributes, count).values);
+  });
+  return failed ? -1 : bits;
+}
+
 int32_t ebb_kernels_register_torch(const char* name_space, const char* key) {
   return guarded([&] { ebb::torch::register_functions(name_space, key); });
 }
