@@ -39,6 +39,13 @@ std::vector<Case> cases() {
            {{"kind", T("rms")}, {"needs", int64_t{0b100011}}},
            1,
            6 * 2 * 4096e-6},
+          // rows, their sums over rows, and the cast of both sums
+          {"layer_norm",
+           "layer_norm_backward",
+           {{2, 4096, 3072}, {2, 4096, 3072}, {3072}, {3072}},
+           {{"needs", int64_t{7}}},
+           3,
+           163.645},
           // two products of [1024,2048] [1024,512] [2048,512]
           {"linear",
            "linear_act_backward",

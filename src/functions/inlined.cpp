@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 #include "ops/prim/matmul/op.h"
@@ -17,6 +18,13 @@ bool is_cast(const Graph& g, const Node& n) {
   const Scalar same[] = {Scalar::input(0)};
   return n.attrs.as<ops::Pointwise>().expr == Expr(1, same) &&
          g.type(n.in[0]).shape == g.type(n.out[0]).shape;
+}
+
+// A cast to its type of an output that is a vector, which is cast with others.
+bool to_output(const Graph& g, const Uses& uses, const Node& n) {
+  const std::set<size_t>& readers = uses.readers(n.out[0]);
+  return g.type(n.out[0]).shape.rank() == 1 && g.type(n.in[0]).dtype == DType::f32 &&
+         readers.size() == 1 && *readers.begin() == g.nodes().size();
 }
 
 // The node of an output's value, seen through reshapes and casts, if nothing else reads what lies
@@ -38,9 +46,9 @@ bool is_over_one_row(const Graph& g, const Node& n) {
 }
 
 // What is computed in f32 and output in a narrower dtype, and these: products, and sums of one row.
-std::map<const Node*, DType> rounded_nodes(const Graph& g, std::span<const DType> dtypes) {
+std::map<const Node*, DType> rounded_nodes(const Graph& g, const Uses& uses,
+                                           std::span<const DType> dtypes) {
   std::map<const Node*, DType> found;
-  const Uses uses(g);
   for (size_t k = 0; k < dtypes.size(); ++k) {
     const int32_t v = g.outputs()[k].value;
     const Node* n = maker_of(g, uses, v);
@@ -65,6 +73,33 @@ Attrs not_summed(const Attrs& sum, DType dtype) {
       .expr = reduce.expr, .shape = reduce.shape, .dtypes = std::string(name_of(dtype))});
 }
 
+// In one pass the gradients of vectors, as of a norm's weight and bias, that are of one type.
+void cast_together(Graph& g, std::vector<Value>& values, std::span<const DType> dtypes) {
+  for (size_t k = 0; k < values.size(); ++k) {
+    if (values[k].dtype() == dtypes[k]) continue;
+    std::vector<size_t> alike;
+    for (size_t i = k; i < values.size() && values[k].shape().rank() == 1; ++i)
+      if (values[i].type() == values[k].type() && dtypes[i] == dtypes[k]) alike.push_back(i);
+    std::vector<Value> in;
+    std::vector<Scalar> same;
+    for (const size_t i : alike) {
+      in.push_back(values[i]);
+      same.push_back(Scalar::input(std::ssize(same)));
+    }
+    if (alike.size() < 2) {
+      values[k] = ops::cast(values[k], dtypes[k]);
+      continue;
+    }
+    const std::vector<Value> out =
+        g.add(ops::def::pointwise(),
+              Attrs(ops::Pointwise{.expr = Expr(std::ssize(in), same),
+                                   .shape = {},
+                                   .dtypes = std::string(name_of(dtypes[k]))}),
+              in);
+    for (size_t i = 0; i < out.size(); ++i) values[alike[i]] = out[i];
+  }
+}
+
 }  // namespace
 
 std::vector<Value> inlined(const Graph& from, Graph& into, std::span<const Value> sources,
@@ -72,7 +107,8 @@ std::vector<Value> inlined(const Graph& from, Graph& into, std::span<const Value
   std::vector<Value> of(static_cast<size_t>(from.values()));
   for (size_t i = 0; i < sources.size(); ++i)
     of[static_cast<size_t>(from.sources()[i].value)] = sources[i];
-  const std::map<const Node*, DType> rounded = rounded_nodes(from, dtypes);
+  const Uses uses(from);
+  const std::map<const Node*, DType> rounded = rounded_nodes(from, uses, dtypes);
   for (const Node& n : from.nodes()) {
     std::vector<Value> in, out;
     for (const int32_t v : n.in) in.push_back(of[static_cast<size_t>(v)]);
@@ -81,14 +117,14 @@ std::vector<Value> inlined(const Graph& from, Graph& into, std::span<const Value
       out = into.add(ops::def::pointwise(),
                      not_summed(n.attrs, it == rounded.end() ? DType::f32 : it->second), in);
     else if (is_cast(from, n))
-      out = {ops::cast(in[0], from.type(n.out[0]).dtype)};
+      out = {to_output(from, uses, n) ? in[0] : ops::cast(in[0], from.type(n.out[0]).dtype)};
     else
       out = into.add(*n.op, it == rounded.end() ? n.attrs : rounded_to(n.attrs, it->second), in);
     for (size_t k = 0; k < out.size(); ++k) of[static_cast<size_t>(n.out[k])] = out[k];
   }
   std::vector<Value> outputs;
-  for (size_t k = 0; k < dtypes.size(); ++k)
-    outputs.push_back(ops::cast(of[static_cast<size_t>(from.outputs()[k].value)], dtypes[k]));
+  for (const NamedValue& o : from.outputs()) outputs.push_back(of[static_cast<size_t>(o.value)]);
+  cast_together(into, outputs, dtypes);
   return outputs;
 }
 
