@@ -46,6 +46,13 @@ std::vector<Case> cases() {
            {{"needs", int64_t{7}}},
            3,
            163.645},
+          // too few rows to sum up in parts: they are read again, as they are
+          {"layer_norm_of_few_rows",
+           "layer_norm_backward",
+           {{2, 512, 3072}, {2, 512, 3072}, {3072}, {3072}},
+           {{"needs", int64_t{7}}},
+           3,
+           31.541},
           // two products of [1024,2048] [1024,512] [2048,512]
           {"linear",
            "linear_act_backward",

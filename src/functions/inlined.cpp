@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ops/prim/matmul/op.h"
+#include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "passes/uses.h"
@@ -18,6 +19,16 @@ bool is_cast(const Graph& g, const Node& n) {
   const Scalar same[] = {Scalar::input(0)};
   return n.attrs.as<ops::Pointwise>().expr == Expr(1, same) &&
          g.type(n.in[0]).shape == g.type(n.out[0]).shape;
+}
+
+// Statistics are f32 whatever they are made of: a copy in f32 would be made for them alone.
+int32_t uncast(const Graph& g, int32_t v) {
+  const int32_t at = g.producer(v);
+  if (at < 0) return v;
+  const Node& n = g.nodes()[static_cast<size_t>(at)];
+  const bool widens = is_cast(g, n) && is_float(g.type(n.in[0]).dtype) &&
+                      size_of(g.type(n.in[0]).dtype) < size_of(DType::f32);
+  return widens && g.type(v).dtype == DType::f32 ? n.in[0] : v;
 }
 
 // A cast to its type of an output that is a vector, which is cast with others.
@@ -113,6 +124,7 @@ std::vector<Value> inlined(const Graph& from, Graph& into, std::span<const Value
     std::vector<Value> in, out;
     for (const int32_t v : n.in) in.push_back(of[static_cast<size_t>(v)]);
     const auto it = rounded.find(&n);
+    if (n.op == &ops::def::moments()) in[0] = of[static_cast<size_t>(uncast(from, n.in[0]))];
     if (is_over_one_row(from, n))
       out = into.add(ops::def::pointwise(),
                      not_summed(n.attrs, it == rounded.end() ? DType::f32 : it->second), in);
