@@ -271,12 +271,12 @@ TEST_P(LibraryOn, calls__give_the_references_values) {
       in.back() = put({data.back().begin(), data.back().end()});
     }
     const auto attributes = values_of(f, c);
-    const Prepared& p = library.prepare(f, refs, attributes);
-    EXPECT_EQ(&p, &library.prepare(f, refs, attributes)) << c.label;
-    for (const Type& t : p.results())
+    const auto p = library.prepare(f, refs, Attributes(attributes));
+    EXPECT_EQ(p, library.prepare(f, refs, Attributes(attributes))) << c.label;
+    for (const Type& t : p->results())
       out.push_back(put(std::vector<float>(static_cast<size_t>(t.shape.numel()), 99)));
-    const auto workspace = allocate(p.workspace_bytes());
-    p.run(in, out, workspace->data(), nullptr);
+    const auto workspace = allocate(p->workspace_bytes());
+    p->run(in, out, workspace->data(), nullptr);
     const Evaluated want(f, c.shapes, attributes, data);
     for (size_t k = 0; k < out.size(); ++k) {
       const auto got = get(out[k], want.out[k].shape.numel());
@@ -293,9 +293,9 @@ TEST_P(LibraryOn, no_elements__run_nothing) {
   const TensorRef x{.present = true, .sizes = sizes, .strides = strides};
   const Function& f = find_function("rms_norm");
   const std::vector<TensorRef> in = {x, {}, {}};
-  const Prepared& p = library.prepare(f, in, values_of(f, {}));
-  EXPECT_TRUE(p.empty());
-  EXPECT_EQ(p.results()[0].shape, (Shape{0, 16}));
+  const auto p = library.prepare(f, in, Attributes(values_of(f, {})));
+  EXPECT_TRUE(p->empty());
+  EXPECT_EQ(p->results()[0].shape, (Shape{0, 16}));
 }
 
 TEST_P(LibraryOn, what_does_not_fit__is_an_error_that_names_it) {
@@ -306,7 +306,7 @@ TEST_P(LibraryOn, what_does_not_fit__is_an_error_that_names_it) {
                                      {}};
   const Function& f = find_function("rms_norm");
   try {
-    library.prepare(f, in, values_of(f, {}));
+    library.prepare(f, in, Attributes(values_of(f, {})));
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("weight must be [16] (got [15])"), std::string::npos)
@@ -321,7 +321,8 @@ TEST_P(LibraryOn, operands_that_are_missing__are_errors) {
   const TensorRef empty{.present = true, .sizes = no_columns, .strides = strides};
   const auto error_of = [&](const char* name, const std::vector<TensorRef>& in) -> std::string {
     try {
-      library.prepare(find_function(name), in, values_of(find_function(name), {}));
+      const Function& f = find_function(name);
+      library.prepare(f, in, Attributes(values_of(f, {})));
     } catch (const Error& e) {
       return e.what();
     }
@@ -331,6 +332,64 @@ TEST_P(LibraryOn, operands_that_are_missing__are_errors) {
   EXPECT_EQ(error_of("rms_norm", {{}, x, {}}), "rms_norm: operand 0 is missing");
   EXPECT_EQ(error_of("map", {}), "map: takes 0 operands and a list (got 0)");
   EXPECT_EQ(error_of("linear_act", {empty, empty, {}}), "linear: x needs columns (got f32[4,0])");
+}
+
+// softmax of [rows, 8]
+std::shared_ptr<const Prepared> softmax_of(Library& library, int64_t rows) {
+  const std::vector<int64_t> sizes = {rows, 8}, strides = {8, 1};
+  const std::vector<TensorRef> in = {{.present = true, .sizes = sizes, .strides = strides}};
+  return library.prepare(find_function("softmax"), in, Attributes());
+}
+
+TEST_P(LibraryOn, what_was_used_last__is_kept) {
+  Library library(context_, 3);
+  std::vector<std::weak_ptr<const Prepared>> made;
+  for (const int64_t rows : {1, 2, 3}) made.push_back(softmax_of(library, rows));
+  EXPECT_EQ(softmax_of(library, 1), made[0].lock());
+  softmax_of(library, 4);
+  EXPECT_EQ(library.kept(), 3U);
+  EXPECT_TRUE(made[1].expired());
+  EXPECT_FALSE(made[0].expired());
+  EXPECT_FALSE(made[2].expired());
+  EXPECT_NE(softmax_of(library, 2), nullptr) << "it is made again";
+}
+
+TEST_P(LibraryOn, what_is_in_use__stays_beyond_the_limit) {
+  Library library(context_, 1);
+  auto first = softmax_of(library, 1);
+  const auto second = softmax_of(library, 2);
+  EXPECT_EQ(library.kept(), 2U);
+  EXPECT_EQ(first, softmax_of(library, 1));
+  first = nullptr;
+  const auto third = softmax_of(library, 3);
+  EXPECT_EQ(library.kept(), 2U);
+  EXPECT_EQ(second, softmax_of(library, 2));
+  EXPECT_EQ(third, softmax_of(library, 3));
+}
+
+TEST_P(LibraryOn, what_was_recorded__stays_and_is_not_counted) {
+  Library library(context_, 2);
+  softmax_of(library, 1)->set_recorded();
+  for (const int64_t rows : {2, 3, 4}) softmax_of(library, rows);
+  EXPECT_EQ(library.kept(), 3U);
+  EXPECT_TRUE(softmax_of(library, 1)->recorded());
+}
+
+TEST(Attributes, equal_ones_of_a_function__have_one_number) {
+  const Function& f = find_function("rms_norm");
+  using T = std::string;
+  const auto attributes = [](double eps, const T& rounding) {
+    return Attributes({eps, 0.0, T(rounding), T()});
+  };
+  const int64_t number = number_of(f, attributes(0.25, "once"));
+  EXPECT_EQ(number_of(f, attributes(0.25, "once")), number);
+  EXPECT_NE(number_of(f, attributes(0.5, "once")), number);
+  EXPECT_NE(number_of(f, attributes(0.25, "a text longer than a word")), number);
+  EXPECT_EQ(std::get<double>(attributes_of(f, number).values[0]), 0.25);
+  EXPECT_THROW(attributes_of(find_function("layer_norm"), number), Error);
+  EXPECT_THROW(attributes_of(f, -1), Error);
+  EXPECT_THROW(attributes_of(f, most_numbered), Error);
+  EXPECT_THROW(number_of(f, Attributes({int64_t{1}, 0.0, T(), T()})), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(cpu, LibraryOn, ::testing::ValuesIn(test::only("cpu")));

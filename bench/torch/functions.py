@@ -303,7 +303,7 @@ def host_times(args, rows):
 
 
 def first_calls(args):
-    """Milliseconds of the first call of a new formula and of a new shape, in this process."""
+    """Milliseconds of the first call of a new formula, row length and number of rows."""
     x = torch.randn(64, 1024, device="cuda", dtype=torch.bfloat16)
 
     def first(function):
@@ -317,9 +317,13 @@ def first_calls(args):
                 for c in range(7)]
     shapes = [first(lambda n=n: ek.rms_norm(torch.randn(3, n, device="cuda"))) for n in
               range(1024, 1024 + 7 * 128, 128)]
+    rows = [first(lambda n=n: ek.rms_norm(torch.randn(n, 1024, device="cuda")))
+            for n in range(64, 71)]
     line = {"bench": "function_first_call", "formula_ms": round(statistics.median(formulas), 2),
-            "shape_ms": round(statistics.median(shapes), 2)}
-    print(f"first call of a formula {line['formula_ms']} ms, of a shape {line['shape_ms']} ms")
+            "shape_ms": round(statistics.median(shapes), 2),
+            "rows_ms": round(statistics.median(rows), 2)}
+    print(f"first call of a formula {line['formula_ms']} ms, of a row length {line['shape_ms']} "
+          f"ms, of another number of rows {line['rows_ms']} ms")
     keep(args, line)
 
 

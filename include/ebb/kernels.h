@@ -51,8 +51,19 @@ int32_t ebb_kernels_wants_copy(const ebb_kernels_call* call, int32_t operand);
 int32_t ebb_kernels_run(const ebb_kernels_call* call, void* const* operands, void* const* results,
                         void* workspace, void* stream);
 
+/* A number for attributes of a function, for the life of the process; -1: some thousands are in use
+ * and there are no more, -2: an error. */
+int64_t ebb_kernels_attributes(const char* function, const char* const* attributes, int32_t count);
+
+/* The bits of operands whose gradient is that of the function's one result, where both are of one
+ * type: nothing need be computed. -1: an error. */
+int64_t ebb_kernels_same_gradient(const char* function, const char* const* attributes,
+                                  int32_t count);
+
 /* Registers the kernels of all functions with the torch of this process: for the operators of
- * `name_space`, defined before by ebb_kernels_schema(), and the dispatch key "CUDA" or "CPU". */
+ * `name_space`, defined before by ebb_kernels_schema(), and the dispatch key "CUDA" or "CPU". Those
+ * called "<name>_numbered" have the function's operands and one more integer, a number for its
+ * attributes: torch takes longer for each of them than for the call. */
 int32_t ebb_kernels_register_torch(const char* name_space, const char* key);
 
 #ifdef __cplusplus

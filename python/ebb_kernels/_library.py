@@ -19,12 +19,17 @@ def path() -> Path:
     return found
 
 
+_full = []  # not empty: the library gives no more numbers
+
+
 @functools.cache
 def load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path()))
     library.ebb_kernels_schema.restype = ctypes.c_char_p
     library.ebb_kernels_error.restype = ctypes.c_char_p
     library.ebb_kernels_version.restype = ctypes.c_char_p
+    library.ebb_kernels_attributes.restype = ctypes.c_int64
+    library.ebb_kernels_same_gradient.restype = ctypes.c_int64
     return library
 
 
@@ -34,6 +39,32 @@ def schemas() -> list[str]:
     while (text := load().ebb_kernels_schema(len(out))) is not None:
         out.append(text.decode())
     return out
+
+
+def _texts(attributes: dict):
+    """Attributes as the C interface takes them."""
+    texts = [f"{name}={str(v).lower() if type(v) is bool else v}".encode()
+             for name, v in attributes.items()]
+    return (ctypes.c_char_p * len(texts))(*texts), len(texts)
+
+
+def same_gradient(function: str, attributes: dict) -> int:
+    """The bits of operands whose gradient is that of the result, for the same types."""
+    bits = load().ebb_kernels_same_gradient(function.encode(), *_texts(attributes))
+    if bits < 0:
+        raise LibraryError(load().ebb_kernels_error().decode())
+    return bits
+
+
+def number_of(function: str, attributes: dict) -> int | None:
+    """The number that stands for attributes of a function; None: there is none for these."""
+    values = attributes.values()
+    if _full or any(type(v) not in (bool, int, float, str) or v != v for v in values):
+        return None
+    number = load().ebb_kernels_attributes(function.encode(), *_texts(attributes))
+    if number == -1:
+        _full.append(True)
+    return None if number < 0 else number
 
 
 def register(namespace: str, key: str) -> None:

@@ -102,11 +102,19 @@ def _without_defaults(schema):
 
 
 def _parts(schema):
-    """The name, the kinds of the operands and the number of attributes."""
+    """The name, and the declarations ("Tensor x") of the operands and of the attributes."""
     name, _, rest = schema.partition("(")
-    types = [p.rsplit(" ", 1)[0] for p in rest.rpartition(") -> ")[0].split(", ") if p]
-    operands = [t for t in types if t.startswith("Tensor")]
-    return name, operands, len(types) - len(operands)
+    declared = [p for p in rest.rpartition(") -> ")[0].split(", ") if p]
+    operands = [p for p in declared if p.startswith("Tensor")]
+    return name, operands, declared[len(operands) :]
+
+
+def _numbered(schema):
+    """The schema with a number for the attributes; None: it has none."""
+    name, operands, _ = _parts(schema)
+    if name.endswith("_backward") or schema.endswith("()"):
+        return None
+    return f"{name}_numbered({', '.join(operands)}, int attributes) -> {schema.rpartition(') -> ')[2]}"
 
 
 def _dense(function):
@@ -119,6 +127,15 @@ def _dense(function):
         return out if out is None else out.contiguous()
 
     return dense
+
+
+def _alike(x, y):
+    return x.shape == y.shape and x.dtype == y.dtype
+
+
+@functools.lru_cache(maxsize=1024)
+def _same_gradient(name, attributes):
+    return _library.same_gradient(name, dict(attributes))
 
 
 @contextlib.contextmanager
@@ -136,18 +153,21 @@ class _Function:
     """One function's operators in a namespace. reference_on: keys of torch's dispatcher."""
 
     def __init__(self, library, namespace, schema, reference_on):
-        self.name, self.operands, self.attributes = _parts(schema)
+        self.name, self.operands, declared = _parts(schema)
+        self.attributes = len(declared)
+        self.attribute_names = [a.split(" ")[1] for a in declared]
         self.entry = _TABLE[self.name]
         self.forward = getattr(getattr(torch.ops, namespace), self.name).default
         self.results = schema.rpartition(") -> ")[2].count("Tensor")
         self.in_place = schema.endswith("()")
-        self.is_list = self.operands[0] == "Tensor[]"
+        self.is_list = self.operands[0].startswith("Tensor[]")
         for key in reference_on:
             library.impl(self.name, self._reference(), key)
         torch.library.register_fake(f"{namespace}::{self.name}", self.entry.fake, lib=library)
         if self.in_place:
             library.impl(self.name, self._overwrite, "ADInplaceOrView", with_keyset=True)
             return
+        self._register_numbered(library, namespace)
         backward = f"{self.name}_backward"
         self.backward = getattr(getattr(torch.ops, namespace), backward).default
         for key in reference_on:
@@ -160,6 +180,28 @@ class _Function:
         if self.entry.autocast:
             for device in ("cuda", "cpu"):
                 self._register_autocast(library, device)
+
+    # ---- with a number for the attributes: no gradients; elsewhere than on the engine the operator
+
+    def _register_numbered(self, library, namespace):
+        numbered = f"{self.name}_numbered"
+        self.numbers, self.numbered_attributes = {}, {}
+        self.numbered = getattr(getattr(torch.ops, namespace), numbered).default
+        library.impl(numbered, torch.library.fallthrough_kernel, "Autograd")
+        library.impl(numbered, self._by_number, "CompositeExplicitAutograd")
+
+    def _by_number(self, *arguments):
+        *operands, number = arguments
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.forward(*operands, *self.numbered_attributes[number])
+
+    def number_of(self, attributes):
+        """The number of attributes, which `numbers` has from then on; None: there is none."""
+        number = _library.number_of(self.name, dict(zip(self.attribute_names, attributes)))
+        if number is not None:
+            self.numbered_attributes[number] = attributes
+            self.numbers[attributes] = number
+        return number
 
     # ---- operands of the backward operator: gradients, perhaps results, operands, attributes, bits
 
@@ -243,11 +285,19 @@ class _Function:
         results, flat = tensors[:saved], tensors[saved:]
         needed = ctx.needs_input_grad[0] if self.is_list else ctx.needs_input_grad
         needs = sum(1 << i for i, x in enumerate(flat) if x is not None and needed[i])
+        out = [None] * len(flat)
+        if self.name == "map":  # summands have the gradient of the sum, as torch's own
+            same = _same_gradient(self.name, tuple(zip(self.attribute_names, ctx.attributes)))
+            for i, x in enumerate(flat):
+                if needs & same & 1 << i and _alike(x, grads[0]):
+                    out[i] = grads[0]
+                    needs -= 1 << i
         operands = [list(flat)] if self.is_list else flat
         if self.name == "attention":
             grads = (grads[0], None)
-        found = iter(self.backward(*grads, *results, *operands, *ctx.attributes, needs))
-        out = [next(found) if needs >> i & 1 else None for i in range(len(flat))]
+        if needs:
+            found = iter(self.backward(*grads, *results, *operands, *ctx.attributes, needs))
+            out = [next(found) if needs >> i & 1 else out[i] for i in range(len(flat))]
         return ((out,) if self.is_list else tuple(out)) + (None,) * self.attributes
 
     def _no_more(self, ctx, *grads):
@@ -289,7 +339,7 @@ MODE = _mode()
 
 def _define(namespace, schemas):
     library = torch.library.Library(namespace, "DEF")
-    for schema in schemas:
+    for schema in (*schemas, *filter(None, map(_numbered, schemas))):
         library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     return library
 

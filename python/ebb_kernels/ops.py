@@ -7,6 +7,7 @@ import torch
 from . import reference
 from ._operators import functions as _functions
 
+
 def _trains(*tensors):
     """Whether gradients of any of these are recorded."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
@@ -17,17 +18,45 @@ _NAMES = {None: ""} | {dtype: name for name, dtype in reference.DTYPES.items()}
 
 def _op(name):
     """The operator. Where nothing wants a gradient it is called below autograd, whose part of an
-    operator is in Python and takes longer than all else on the host."""
-    forward = _functions[name].forward
-    direct = forward._op  # without the overload's own __call__
+    operator is in Python and takes longer than all else on the host; and with one number for its
+    attributes, each of which takes torch as long as the call."""
+    function = _functions[name]
+    forward, autocast = function.forward, function.entry.autocast
+    unnumbered = _below_autograd(forward._op)  # without the overload's own __call__
+    if function.in_place:
+        return unnumbered
+    numbered, numbers = function.numbered._op, function.numbers
+    operands, is_list = len(function.operands), function.is_list
 
     def call(*arguments):
-        if torch.compiler.is_compiling() or (
-            torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments)
-        ):
+        if torch.compiler.is_compiling():
             return forward(*arguments)
+        given, attributes = arguments[:operands], arguments[operands:]
+        try:
+            number = numbers.get(attributes)
+            if torch.is_grad_enabled():
+                for x in given[0] if is_list else given:
+                    if x is not None and x.requires_grad:
+                        return forward(*arguments)
+        except (AttributeError, TypeError):  # no tensors or no numbers, which torch says better
+            return forward(*arguments)
+        if torch._C._len_torch_dispatch_stack() or (
+            autocast and torch._C._is_any_autocast_enabled()
+        ):
+            return unnumbered(*arguments)
+        if number is None:
+            number = function.number_of(attributes)
+            if number is None:
+                return unnumbered(*arguments)
+        return numbered(*given, number)
+
+    return call
+
+
+def _below_autograd(op):
+    def call(*arguments):
         with torch._C._AutoDispatchBelowAutograd():
-            return direct(*arguments)
+            return op(*arguments)
 
     return call
 

@@ -2,11 +2,14 @@
 errors. On a GPU where there is one, else on the CPU (there by the reference). Needs torch."""
 
 import unittest
+from unittest import mock
 
 import torch
 from torch._dynamo.testing import CompileCounter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ebb_kernels as ek
+from ebb_kernels import _library
 from ebb_kernels._operators import functions
 from ebb_kernels._cases import CASES, operands
 
@@ -53,6 +56,23 @@ class Operators(unittest.TestCase):
         for index in (0, 1):
             got = ek.add_norm(x, w, kind="rms")[index].sum()
             torch.autograd.grad(got, (x, w))
+
+    def test_the_gradient_of_a_sum_is_handed_out(self):
+        a, g, b = (torch.randn(4, 64, device=DEVICE, requires_grad=True) for _ in range(3))
+        row = torch.randn(64, device=DEVICE, requires_grad=True)
+        wide = torch.randn(4, 64, device=DEVICE, dtype=torch.float64 if DEVICE == "cpu" else
+                           torch.bfloat16, requires_grad=True)
+        dy = torch.randn(4, 64, device=DEVICE)
+        inputs = (a, g, b, row, wide)
+        y = ek.map("a + g * b + row + wide", torch.float32, a=a, g=g, b=b, row=row, wide=wide)
+        got = torch.autograd.grad(y, inputs, dy)
+        self.assertEqual(got[0].data_ptr(), dy.data_ptr())
+        for x, dx, want in zip(inputs, got, (dy, dy * b, dy * g, dy.sum(0), dy)):
+            self.assertEqual((dx.shape, dx.dtype), (x.shape, x.dtype))
+            torch.testing.assert_close(dx, want.to(x.dtype))
+        y = ek.map("a + g", a=a, g=g)
+        for dx in torch.autograd.grad(y, (a, g), dy):
+            self.assertEqual(dx.data_ptr(), dy.data_ptr())
 
     def test_autocast_leaves_float64(self):
         x, w = (torch.randn(4, 64, dtype=torch.float64) for _ in range(2))
@@ -116,6 +136,40 @@ class Operators(unittest.TestCase):
         with torch.autocast(DEVICE, dtype=torch.bfloat16):
             self.assertEqual(ek.linear_act(x, w).dtype, torch.bfloat16)
             self.assertEqual(ek.rms_norm(x).dtype, torch.float32)
+
+    def test_dispatch_modes_see_the_operator(self):
+        class Seen(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, arguments=(), named=None):
+                self.name = function.name()
+                return function(*arguments, **(named or {}))
+
+        with Seen() as mode:
+            ek.rms_norm(torch.zeros(2, 8, device=DEVICE))
+        self.assertEqual(mode.name, "ebb_kernels::rms_norm")
+
+    def test_fake_tensors(self):
+        with torch._subclasses.FakeTensorMode() as mode:
+            x = mode.from_tensor(torch.zeros(2, 8, device=DEVICE))
+            self.assertEqual(ek.rms_norm(x).shape, (2, 8))
+        self.assertEqual(ek.rms_norm(x).shape, (2, 8))  # its mode is its own
+
+    def test_wrong_arguments_are_torchs_errors(self):
+        x = torch.zeros(2, 8, device=DEVICE)
+        for call in (
+            lambda: ek.rms_norm(3.0),
+            lambda: ek.rms_norm(x, 2.0),
+            lambda: ek.map("x", x=3.0),
+            lambda: ek.rms_norm(x, eps=[1.0]),
+            lambda: ek.rms_norm(x, eps="1"),
+        ):
+            with self.assertRaisesRegex(RuntimeError, "ebb_kernels::.* Expected a value of type"):
+                call()
+
+    def test_attributes_beyond_those_that_have_numbers(self):
+        x = torch.randn(2, 8, device=DEVICE)
+        with mock.patch.object(_library, "number_of", return_value=None):
+            y = ek.rms_norm(x, eps=0.123456)
+        self.assertTrue(torch.equal(y, ek.rms_norm(x, eps=0.123456)))
 
     def test_empty_tensors(self):
         w = torch.ones(64, device=DEVICE, requires_grad=True)

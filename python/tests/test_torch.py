@@ -39,6 +39,24 @@ class Functions(unittest.TestCase):
                     with self.subTest(f"{case} {dtype} {device}"):
                         self.check(case, dtype, device)
 
+    def test_numbers_stand_for_attributes(self):
+        for device in DEVICES:
+            for case in CASES:
+                with self.subTest(f"{case} {device}"):
+                    function = ENGINE[1][case.function]
+                    given = operands(case, torch.float32, device)
+                    number = function.number_of(tuple(case.attributes))
+                    got = function.numbered(*given, number)
+                    want = function.forward(*given, *case.attributes)
+                    for y, z in zip(_compare.results(got), _compare.results(want), strict=True):
+                        self.assertTrue(torch.equal(y, z))
+
+    def test_numbers_of_others_are_errors(self):
+        x = torch.zeros(1, 8)
+        for number in (-1, 1 << 40, ENGINE[1]["gated"].number_of(("silu", "second"))):
+            with self.assertRaisesRegex(RuntimeError, "softmax"):
+                ENGINE[1]["softmax"].numbered(x, number)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -19,7 +19,8 @@ std::vector<Function> made() {
   std::vector<Function> all;
   const auto take = [&](const Function& f) {
     all.push_back(f);
-    if (f.in_place == 0) all.push_back(backward(f));
+    all.back().has_backward = f.in_place == 0;
+    if (all.back().has_backward) all.push_back(backward(f));
   };
 #define X(name) take(table::name());
 #include "ebb/gen/functions.inc"

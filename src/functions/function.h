@@ -54,9 +54,12 @@ struct Function {
   std::function<std::vector<Value>(const Use&, std::span<const Value> results,
                                    std::span<const Value> grads)>
       gradient;
+  // The bits of operands whose gradient is that of the one result, for the same types. Empty: none.
+  std::function<int64_t(std::span<const AttributeValue>)> same_gradient;
   // As many first operands are overwritten by the results, and no others are given. Such functions
   // are one elementwise op, and have no gradients.
   size_t in_place = 0;
+  bool has_backward = false;  // it is followed by its gradients
 };
 
 // All functions; one that has gradients is followed by its "<name>_backward": see

@@ -1,47 +1,12 @@
 #include "functions/library.h"
 
-#include <algorithm>
-#include <cstring>
-#include <mutex>
+#include <functional>
 
 #include "base/error.h"
 #include "functions/strided.h"
 
 namespace ebb::functions {
 namespace {
-
-// What a prepared function depends on, as bytes.
-class Key {
- public:
-  Key(const Function& f, std::span<const TensorRef> in, std::span<const AttributeValue> values) {
-    text_.reserve(512);  // one allocation for most
-    put(&f);
-    put(in.size());
-    for (const TensorRef& t : in) {
-      put(static_cast<uint8_t>(t.present ? static_cast<int>(t.dtype) : 0xff));
-      if (!t.present) continue;
-      put(static_cast<uint8_t>(t.sizes.size()));
-      for (const int64_t n : t.sizes) put(n);
-      for (const int64_t n : t.strides) put(n);
-    }
-    for (const AttributeValue& v : values) std::visit(*this, v);
-  }
-  template <class T>
-  requires std::is_arithmetic_v<T>
-  void operator()(T v) { put(v); }
-  void operator()(const std::string& v) {
-    put(v.size());
-    text_ += v;
-  }
-  const std::string& text() const { return text_; }
-
- private:
-  template <class T>
-  void put(T v) {
-    text_.append(reinterpret_cast<const char*>(&v), sizeof v);
-  }
-  std::string text_;
-};
 
 void check_operands(const Function& f, std::span<const TensorRef> in) {
   const bool list = f.operands.back().kind == Operand::Kind::list;
@@ -55,8 +20,20 @@ void check_operands(const Function& f, std::span<const TensorRef> in) {
 
 }  // namespace
 
-Prepared::Prepared(const Function& f, std::span<const TensorRef> in,
-                   std::span<const AttributeValue> attributes, const Context& context)
+Key::Key(const Function& f, std::span<const TensorRef> in, const Attributes& attributes) {
+  put(reinterpret_cast<uintptr_t>(&f));
+  put(in.size());
+  for (const TensorRef& t : in) {
+    constexpr uint64_t absent = ~uint64_t{0}, ranks = 1 << 16;
+    put(t.present ? static_cast<uint64_t>(t.dtype) * ranks + t.sizes.size() : absent);
+    for (const int64_t n : t.sizes) put(static_cast<uint64_t>(n));
+    for (const int64_t n : t.strides) put(static_cast<uint64_t>(n));
+  }
+  for (const uint64_t w : attributes.words) put(w);
+}
+
+Prepared::Prepared(const Function& f, std::span<const TensorRef> in, const Attributes& attributes,
+                   const Context& context)
     : device_(context.device), wants_copy_(in.size()) {
   check_operands(f, in);
   Graph g;
@@ -74,7 +51,7 @@ Prepared::Prepared(const Function& f, std::span<const TensorRef> in,
     values.back() = view ? view->input(g, name, t.dtype)
                          : g.input(name, {t.dtype, Shape({t.sizes.begin(), t.sizes.end()})});
   }
-  const std::vector<Value> results = f.build({g, values, f.attrs(attributes)});
+  const std::vector<Value> results = f.build({g, values, f.attrs(attributes.values)});
   for (size_t k = 0; k < results.size(); ++k) {
     g.output(str("y", k), results[k]);
     results_.push_back(results[k].type());
@@ -85,33 +62,61 @@ Prepared::Prepared(const Function& f, std::span<const TensorRef> in,
 void Prepared::run(std::span<void* const> operands, std::span<void* const> results, void* workspace,
                    void* stream) const {
   if (!function_) return;
-  std::vector<void*> in;
-  in.reserve(present_.size());
-  for (const size_t i : present_) in.push_back(operands[i]);
-  const auto run = [&] {
-    device_->run_on(stream, [&] { function_->run({in, results, workspace}); });
-  };
+  InlineVector<void*, 16> present;
+  for (const size_t i : present_) present.push_back(operands[i]);
+  const std::span<void* const> in = present;
+  const auto enqueue = [&] { function_->run({in, results, workspace}); };
+  const auto run = [&] { device_->run_on(stream, std::cref(enqueue)); };
   if (loaded_.load(std::memory_order_acquire)) return run();
-  device_->run_loading(run);
+  device_->run_loading(std::cref(run));
   loaded_.store(true, std::memory_order_release);
 }
 
-const Prepared& Library::prepare(const Function& f, std::span<const TensorRef> in,
-                                 std::span<const AttributeValue> attributes) {
+std::shared_ptr<const Prepared> Library::known(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto it = prepared_.find(key);
+  if (it == prepared_.end()) return nullptr;
+  it->second.used = ++uses_;
+  return it->second.prepared;
+}
+
+// Of those that may go, if there are too many; with the lock held.
+std::shared_ptr<const Prepared> Library::took_out_oldest() {
+  auto oldest = prepared_.end();
+  size_t counted = 0;
+  for (auto it = prepared_.begin(); it != prepared_.end(); ++it) {
+    const bool in_use = it->second.prepared.use_count() > 1;
+    std::atomic_thread_fence(std::memory_order_acquire);  // behind the last use
+    if (it->second.prepared->recorded()) continue;
+    ++counted;
+    if (in_use) continue;
+    if (oldest == prepared_.end() || it->second.used < oldest->second.used) oldest = it;
+  }
+  if (counted <= most_ || oldest == prepared_.end()) return nullptr;
+  return prepared_.extract(oldest).mapped().prepared;
+}
+
+std::shared_ptr<const Prepared> Library::prepare(const Function& f, std::span<const TensorRef> in,
+                                                 const Attributes& attributes) {
   const Key key(f, in, attributes);
-  const auto known = [&]() -> const Prepared* {
-    const std::shared_lock lock(mutex_);
-    const auto it = prepared_.find(key.text());
-    return it == prepared_.end() ? nullptr : it->second.get();
-  };
-  if (const Prepared* p = known()) return *p;
+  if (auto p = known(key)) return p;
   const std::lock_guard one(making_);
-  if (const Prepared* p = known()) return *p;  // by another thread meanwhile
-  std::unique_ptr<const Prepared> made;
-  context_.device->run_loading(
-      [&] { made = std::make_unique<const Prepared>(f, in, attributes, context_); });
-  const std::unique_lock lock(mutex_);
-  return *prepared_.try_emplace(key.text(), std::move(made)).first->second;
+  if (auto p = known(key)) return p;  // by another thread meanwhile
+  std::shared_ptr<const Prepared> made;
+  std::vector<std::shared_ptr<const Prepared>> old;
+  const auto make = [&] {
+    made = std::make_shared<const Prepared>(f, in, attributes, context_);
+    const std::lock_guard lock(mutex_);
+    prepared_.try_emplace(key, Entry{made, ++uses_});
+    while (auto p = took_out_oldest()) old.push_back(std::move(p));
+  };
+  context_.device->run_loading(std::cref(make));
+  return made;  // what is old is freed while no call waits
+}
+
+size_t Library::kept() const {
+  const std::lock_guard lock(mutex_);
+  return prepared_.size();
 }
 
 }  // namespace ebb::functions

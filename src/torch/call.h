@@ -10,5 +10,7 @@ namespace ebb::torch {
 // there, which torch's allocator gives. The work goes to the tensors' device, to torch's current
 // stream there. Throws Error that names the function.
 void call(const functions::Function& f, StackValue* stack);
+// The same where a number stands for the attributes (functions/attributes.h).
+void call_numbered(const functions::Function& f, StackValue* stack);
 
 }  // namespace ebb::torch

@@ -1,5 +1,7 @@
 #include "torch/devices.h"
 
+#include <dlfcn.h>
+
 #include <array>
 #include <atomic>
 #include <memory>
@@ -23,6 +25,16 @@ const Codes& codes() {
   return c;
 }
 
+// Of the driver, which torch has loaded: its streams are the runtime's. Null: there is none.
+using IsCapturing = int (*)(void* stream, int* status);
+IsCapturing is_capturing() {
+  static const auto found = [] {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    return driver ? reinterpret_cast<IsCapturing>(dlsym(driver, "cuStreamIsCapturing")) : nullptr;
+  }();
+  return found;
+}
+
 }  // namespace
 
 TorchDevice TorchDevice::of(TensorHandle t) {
@@ -41,6 +53,13 @@ void* TorchDevice::stream() const {
   void* out = nullptr;
   if (type == codes().cuda) check(shim().current_cuda_stream(index, &out), "asking for the stream");
   return out;
+}
+
+bool TorchDevice::records(void* stream) const {
+  if (type != codes().cuda || is_capturing() == nullptr) return type == codes().cuda;
+  int status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+  // an error: the default stream, where another one is recorded that would wait for it
+  return is_capturing()(stream, &status) != 0 || status != 0;
 }
 
 std::optional<DType> dtype_of_code(int32_t code) {

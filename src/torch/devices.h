@@ -15,6 +15,8 @@ struct TorchDevice {
   bool operator==(const TorchDevice&) const = default;
   std::string text() const;  // "cpu", "cuda:1"
   void* stream() const;      // torch's current one; null on the CPU
+  // Whether what is enqueued on this stream of the device is, or may be, recorded in a graph.
+  bool records(void* stream) const;
 };
 
 std::optional<DType> dtype_of_code(int32_t code);

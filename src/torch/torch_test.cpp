@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "functions/function.h"
+#include "functions/attributes.h"
 #include "support/stand_in_torch.h"
 #include "torch/register.h"
 
@@ -89,6 +89,21 @@ TEST_F(TorchOperators, rms_norm__reads_its_arguments_and_gives_a_tensor) {
   for (size_t i = 0; i < 4; ++i)
     EXPECT_NEAR(data(y)[4 + i], norm_at({5, 6, 7, 8}, i) * (1.0 + static_cast<double>(i)), 1e-5);
   drop(y);
+}
+
+TEST_F(TorchOperators, a_number__stands_for_attributes) {
+  using T = std::string;
+  const int64_t number = functions::number_of(functions::find_function("rms_norm"),
+                                              functions::Attributes({1e-6, 0.0, T("once"), T()}));
+  std::vector<StackValue> stack = {stack_value(tensor({2, 4}, 1)), optional(tensor({4}, 1)), 0,
+                                   stack_value(number)};
+  run("rms_norm_numbered", stack);
+  const auto y = as<TensorHandle>(stack[0]);
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(data(y)[4 + i], norm_at({5, 6, 7, 8}, i) * (1.0 + static_cast<double>(i)), 1e-5);
+  drop(y);
+  stack = {stack_value(tensor({2, 4}, 1)), optional(tensor({4}, 1)), 0, stack_value(int64_t{-1})};
+  EXPECT_NE(error_of("rms_norm_numbered", stack).find("there are no attributes -1"), T::npos);
 }
 
 TEST_F(TorchOperators, what_lies_in_a_way_that_kernels_do_not_read__is_copied) {

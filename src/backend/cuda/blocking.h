@@ -7,9 +7,13 @@
 
 namespace ebb::cuda {
 
+// As it was at the first call: each launch asks.
 inline bool launch_blocking() {
-  const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
-  return value && *value && std::string_view(value) != "0";
+  static const bool on = [] {
+    const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
+    return value && *value && std::string_view(value) != "0";
+  }();
+  return on;
 }
 
 }  // namespace ebb::cuda

@@ -18,7 +18,10 @@ namespace {
 class DeviceBuffer final : public Buffer {
  public:
   DeviceBuffer(void* data, int64_t bytes) : data_(data), bytes_(bytes) {}
-  ~DeviceBuffer() override { cudaFree(data_); }
+  ~DeviceBuffer() override {
+    const RelaxedCapture relaxed;  // of whichever thread
+    cudaFree(data_);               // waits for what runs
+  }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   void* data() const override { return data_; }

@@ -18,7 +18,7 @@ using ebb::str;
 namespace functions = ebb::functions;
 
 struct ebb_kernels_call {
-  const functions::Prepared* prepared;
+  std::shared_ptr<const functions::Prepared> prepared;  // kept
   size_t operands;
   std::vector<std::vector<int64_t>> strides;  // of the results
 };
@@ -78,8 +78,8 @@ struct Parse {
   functions::AttributeValue operator()(const std::string&) const { return std::string(text); }
 };
 
-std::vector<functions::AttributeValue> attributes_of(const functions::Function& f,
-                                                     const char* const* texts, int32_t count) {
+functions::Attributes attributes_of(const functions::Function& f, const char* const* texts,
+                                    int32_t count) {
   std::vector<functions::AttributeValue> out;
   for (const functions::Attribute& a : f.attributes) out.push_back(a.value);
   for (int32_t i = 0; i < count; ++i) {
@@ -92,7 +92,7 @@ std::vector<functions::AttributeValue> attributes_of(const functions::Function& 
             name, "'");
     out[at] = std::visit(Parse{text.substr(equals + 1), name}, f.attributes[at].value);
   }
-  return out;
+  return functions::Attributes(std::move(out));
 }
 
 ebb::Context context_of(std::string_view device) {
@@ -138,12 +138,12 @@ int32_t ebb_kernels_prepare(ebb_kernels* library, const char* function,
     const functions::Function& f = functions::find_function(function);
     std::vector<functions::TensorRef> in;
     for (int32_t i = 0; i < operand_count; ++i) in.push_back(ref(operands[i]));
-    const functions::Prepared& p =
-        library->library.prepare(f, in, attributes_of(f, attributes, attribute_count));
+    auto p = library->library.prepare(f, in, attributes_of(f, attributes, attribute_count));
     const std::lock_guard lock(library->mutex);
-    const auto [it, is_new] = library->calls.try_emplace(&p, ebb_kernels_call{&p, in.size(), {}});
+    const auto [it, is_new] =
+        library->calls.try_emplace(p.get(), ebb_kernels_call{p, in.size(), {}});
     if (is_new)
-      for (const ebb::Type& t : p.results()) it->second.strides.push_back(t.shape.strides());
+      for (const ebb::Type& t : p->results()) it->second.strides.push_back(t.shape.strides());
     *out = &it->second;
   });
 }
@@ -172,6 +172,25 @@ int32_t ebb_kernels_run(const ebb_kernels_call* call, void* const* operands, voi
     call->prepared->run({operands, call->operands}, {results, call->prepared->results().size()},
                         workspace, stream);
   });
+}
+
+int64_t ebb_kernels_attributes(const char* function, const char* const* attributes, int32_t count) {
+  int64_t number = -1;
+  const int32_t failed = guarded([&] {
+    const functions::Function& f = functions::find_function(function);
+    number = functions::number_of(f, attributes_of(f, attributes, count));
+  });
+  return failed ? -2 : number;
+}
+
+int64_t ebb_kernels_same_gradient(const char* function, const char* const* attributes,
+                                  int32_t count) {
+  int64_t bits = 0;
+  const int32_t failed = guarded([&] {
+    const functions::Function& f = functions::find_function(function);
+    if (f.same_gradient) bits = f.same_gradient(attributes_of(f, attributes, count).values);
+  });
+  return failed ? -1 : bits;
 }
 
 int32_t ebb_kernels_register_torch(const char* name_space, const char* key) {

@@ -18,20 +18,44 @@ struct Map {
   }
 };
 
-std::vector<Value> build(const Use& u) {
-  const auto& a = u.as<Map>();
+Expr formula_of(const Map& a) {
   std::vector<std::string> names;
   for (const auto part : parted(a.names, ",")) names.emplace_back(part);
-  require(names.size() == u.in.size(), "map: ", u.in.size(), " inputs need as many names (got '",
-          a.names, "')");
-  const Expr formula = parse_formula(a.formula, names);
+  Expr formula = parse_formula(a.formula, names);
   require(formula.results().size() == 1, "map: needs one formula (got ", formula.results().size(),
           ")");
-  return ops::pointwise(u.graph, {.expr = formula, .dtypes = a.dtype}, u.in);
+  return formula;
+}
+
+std::vector<Value> build(const Use& u) {
+  const auto& a = u.as<Map>();
+  const size_t names = parted(a.names, ",").size();
+  require(names == u.in.size(), "map: ", u.in.size(), " inputs need as many names (got '", a.names,
+          "')");
+  return ops::pointwise(u.graph, {.expr = formula_of(a), .dtypes = a.dtype}, u.in);
+}
+
+// Summands.
+int64_t same_gradient(std::span<const AttributeValue> values) {
+  Map a;
+  set_fields(fields_of(a), values);
+  const Expr formula = formula_of(a);
+  std::vector<Scalar> x;
+  for (int64_t i = 0; i < formula.inputs(); ++i) x.push_back(Scalar::input(i));
+  const Scalar one[] = {Scalar(1.0)};
+  const std::vector<Scalar> dx = formula.gradient(x, one);
+  int64_t bits = 0;
+  for (size_t i = 0; i < dx.size() && i < 63; ++i)
+    if (dx[i].is_constant(1)) bits |= int64_t{1} << i;
+  return bits;
 }
 
 }  // namespace
 
-Function map() { return define<Map>("map", {"inputs..."}, {"y"}, build); }
+Function map() {
+  Function f = define<Map>("map", {"inputs..."}, {"y"}, build);
+  f.same_gradient = same_gradient;
+  return f;
+}
 
 }  // namespace ebb::functions::table

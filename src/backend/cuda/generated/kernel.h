@@ -28,6 +28,7 @@ struct GeneratedKernel {
 
   std::vector<void*> pointers(std::span<void* const> in, std::span<void* const> out) const {
     std::vector<void*> all;
+    all.reserve(text.used.size() + out.size());
     for (const size_t i : text.used) all.push_back(in[i]);
     all.insert(all.end(), out.begin(), out.end());
     return all;

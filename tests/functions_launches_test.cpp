@@ -1,0 +1,105 @@
+// What the gradients of functions launch and move on a GPU, which need not be here.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "backends.h"
+#include "functions/function.h"
+#include "ir/text.h"
+#include "runtime/context.h"
+#include "runtime/launches.h"
+
+namespace ebb::functions {
+namespace {
+
+struct Case {
+  const char* label;
+  const char* function;
+  std::vector<Shape> shapes;  // of the operands, bf16; of rank 0: absent
+  std::vector<std::pair<const char*, AttributeValue>> attributes;
+  int launches;
+  double megabytes;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.label; }
+
+std::vector<Case> cases() {
+  using T = std::string;
+  const Shape none{}, row{1, 4096}, weight{4096};
+  const int64_t x_and_weight = 3;
+  return {{"rms_norm_of_one_row",
+           "rms_norm_backward",
+           {row, row, weight, none},
+           {{"needs", x_and_weight}},
+           1,
+           5 * 2 * 4096e-6},
+          {"add_norm_of_one_row",
+           "add_norm_backward",
+           {row, none, row, row, none, none, none, weight, none},
+           {{"kind", T("rms")}, {"needs", int64_t{0b100011}}},
+           1,
+           6 * 2 * 4096e-6},
+          // rows, their sums over rows, and the cast of both sums
+          {"layer_norm",
+           "layer_norm_backward",
+           {{2, 4096, 3072}, {2, 4096, 3072}, {3072}, {3072}},
+           {{"needs", int64_t{7}}},
+           3,
+           163.645},
+          // too few rows to sum up in parts: they are read again, as they are
+          {"layer_norm_of_few_rows",
+           "layer_norm_backward",
+           {{2, 512, 3072}, {2, 512, 3072}, {3072}, {3072}},
+           {{"needs", int64_t{7}}},
+           3,
+           31.541},
+          // two products of [1024,2048] [1024,512] [2048,512]
+          {"linear",
+           "linear_act_backward",
+           {{1024, 2048}, {1024, 512}, {2048, 512}, none},
+           {{"act", T("none")}, {"needs", x_and_weight}},
+           2,
+           2e-6 * 2 * (1024 * 2048 + 1024 * 512 + 2048 * 512)},
+          {"linear_of_samples",
+           "linear_act_backward",
+           {{2, 512, 2048}, {2, 512, 512}, {2048, 512}, none},
+           {{"act", T("none")}, {"needs", x_and_weight}},
+           2,
+           2e-6 * 2 * (1024 * 2048 + 1024 * 512 + 2048 * 512)}};
+}
+
+class LaunchesOf : public ::testing::TestWithParam<Case> {};
+
+TEST_P(LaunchesOf, gradients__are_as_few_as_they_can_be) {
+  if (test::only("cuda").empty()) GTEST_SKIP() << "built without CUDA";
+  const Case& c = GetParam();
+  const Function& f = find_function(c.function);
+  std::vector<AttributeValue> values;
+  for (const Attribute& a : f.attributes) {
+    values.push_back(a.value);
+    for (const auto& [name, value] : c.attributes)
+      if (a.name == name) values.back() = value;
+  }
+  Graph g;
+  std::vector<Value> in;
+  for (const Shape& s : c.shapes)
+    in.push_back(s.rank() > 0 ? g.input(str("x", in.size()), {DType::bf16, s}) : Value{});
+  const std::vector<Value> results = f.build({g, in, f.attrs(values)});
+  for (size_t k = 0; k < results.size(); ++k) g.output(str("y", k), results[k]);
+  const Context context = open_context("cuda:h200");
+  Lowering l{*context.device, {}};
+  const Graph low = lowered(g, l);
+  const std::string table = launch_table(low, l);
+  const size_t all = table.rfind('\n', table.find("  all\n"));
+  ASSERT_NE(table.find("  all\n"), std::string::npos) << table;
+  char* rest = nullptr;
+  const char* line = table.c_str() + (all == std::string::npos ? 0 : all + 1);
+  EXPECT_EQ(std::strtol(line, &rest, 10), c.launches) << table << to_text(low);
+  EXPECT_NEAR(std::strtod(rest, nullptr), c.megabytes, 1e-3) << table << to_text(low);
+}
+
+INSTANTIATE_TEST_SUITE_P(h200, LaunchesOf, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return std::string(info.param.label); });
+
+}  // namespace
+}  // namespace ebb::functions
