@@ -209,13 +209,45 @@ TEST_F(TextToImageOf, plans__are_made_only_until_the_caller_says_no) {
   EXPECT_FALSE(planned);
 }
 
+// Between any two of them: nothing is lost for the next run.
+TEST_F(TextToImageOf, weights_that_are_read__can_be_stopped) {
+  const ResolvedTextToImage r = pipeline_.resolve(request());
+  int asked = 0, last = 0;
+  RunEvents events;
+  bool planned = false;
+  events.planned = [&](const RunMemory&) { planned = true; };
+  // the last call that passes
+  const auto run = [&](int most) {
+    asked = 0, planned = false;
+    TextToImage pipeline(small_checkpoint(golden()), context_);
+    std::vector<float> pixels;
+    events.picture = [&](const Picture& p) { pixels = numbers(p.pixels); };
+    events.progress = [&](const RunProgress& p) {
+      if (planned && p.of_run < 0.01) ++asked;
+      return asked <= most;
+    };
+    if (most < last) EXPECT_THROW(pipeline.run(r, events), Cancelled);
+    events.progress = {};
+    pipeline.run(r, events);
+    return pixels;
+  };
+  const std::vector<float> whole = run(0);
+  events.progress = [&](const RunProgress& p) {
+    if (planned && p.of_run < 0.01) ++last;
+    return true;
+  };
+  TextToImage(small_checkpoint(golden()), context_).run(r, events);
+  EXPECT_GT(last, static_cast<int>(pipeline_.parts().denoiser.weights->weights().size()));
+  for (const int k : {1, last / 3, last - 1}) EXPECT_EQ(run(k), whole) << k << " of " << last;
+}
+
 TEST_F(TextToImageOf, mistakes__are_found_when_a_request_is_resolved) {
   TextToImageRequest q = request();
   q.clip_skip = 99;
   EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }).find("generate: --clip-skip 99 leaves no"), 0u);
   q = request();
   q.count = 0;
-  EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }), "generate: n must be 1 to 10000 (got 0)");
+  EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }), "generate: --n must be 1 to 10000 (got 0)");
 }
 
 // Where nothing names a sampler: of the folder's scheduler in its own dialect alone.
