@@ -104,7 +104,7 @@ TEST_F(CliSample, rules_without_effect_or_with_other_branches__are_errors) {
   EXPECT_EQ(
       error_line(sample(run, "--rules 'cfg;skip_layers:sigma_hi=0.001'")),
       "guidance: 'skip_layers' needs a prediction that this network does not provide: skipped");
-  EXPECT_EQ(error_line(sample(run, "--guidance inf")), "sample: guidance must be finite (inf)");
+  EXPECT_EQ(error_line(sample(run, "--guidance inf")), "sample: --guidance must be finite (inf)");
   EXPECT_FALSE(written());
 }
 

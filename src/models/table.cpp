@@ -155,7 +155,9 @@ Component recognise_model(const nn::FileShapes& tensors) {
 
 namespace {
 
-constexpr int64_t most_pixels = 16384, most_classes = 1'000'000, most = 65536;
+// A side, and what backends compute of an image: a processor's convolutions count in 32 bits.
+constexpr int64_t most_pixels = 16384, pixels_of_image = int64_t{1} << 27;
+constexpr int64_t most_classes = 1'000'000, most = 65536;
 constexpr size_t longest_list = 32;
 
 template <class T>
@@ -240,6 +242,9 @@ Shape sample_shape(const Model& model, const ModelConfig& config, ImageSize size
             text(std::min(nearest(size.height), most_pixels),
                  std::min(nearest(size.width), most_pixels)),
             ")");
+    require(size.height * size.width < pixels_of_image, "size: ", model.name,
+            " makes images of less than ", pixels_of_image, " pixels (",
+            text(size.height, size.width), " has ", size.height * size.width, ")");
   }
   return {size.height / factor, size.width / factor, c.in_channels};
 }
