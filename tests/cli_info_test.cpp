@@ -55,6 +55,9 @@ TEST_F(CliInfo, what_holds_nothing__is_an_error_in_plain_words) {
             "info: the folder has no checkpoint: neither diffusers' model_index.json or weights, "
             "nor model-<step>.safetensors of ebb train  " +
                 empty);
+  testing::put_file(folder_ / "x.npy", "junk");
+  EXPECT_EQ(
+      error_line(str("info ", folder_ / "x.npy")).find("info: an array of NumPy has no model"), 0u);
   EXPECT_EQ(error_line("info " + none + "x"),
             "info: there is no such file or folder  " + none + "x");
 }

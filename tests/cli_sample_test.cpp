@@ -293,9 +293,10 @@ TEST_F(CliSample, size__is_width_by_height) {
             0);
   EXPECT_EQ(io::read_image(folder_ / "wide/00000.png").shape(), Shape({8, 12, 3}));
   EXPECT_EQ(io::read_png_text(folder_ / "wide/00000.png")["size"], "12x8");
-  EXPECT_EQ(error_line(sample(run, "--size 30")),
-            "size: tiny makes images whose sides are multiples of 4 up to 16384 pixels (30x30; the "
-            "nearest is 32x32)");
+  EXPECT_EQ(
+      error_line(sample(run, "--size 30")),
+      "--size: tiny makes images whose sides are multiples of 4 up to 16384 pixels (30x30; the "
+      "nearest is 32x32)");
   for (const char* wrong : {"0", "8x", "x8", "8x8x8", "eight", "-8", "8,8", "1e3"})
     EXPECT_TRUE(error_line(sample(run, str("--size ", wrong)))
                     .starts_with("sample: --size must be auto, N or WIDTHxHEIGHT in pixels (got '"))

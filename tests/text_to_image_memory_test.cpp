@@ -2,6 +2,8 @@
 // kept within a limit.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "core/out_of_memory.h"
 #include "pipeline/control.h"
 #include "pipeline/text_to_image.h"
@@ -220,16 +222,26 @@ TEST_F(TextToImageMemory, advice__is_planned_for_batch_and_size) {
       return e.what();
     }
   };
-  int64_t limit = made(run, q, int64_t{1} << 40).planned.peak();
+  const int64_t limit = made(run, q, int64_t{1} << 40).planned.peak();
   const std::string error = of(4, {512, 256}, limit);
-  const auto taken = [&](const std::string& flag) {
-    const size_t at = error.find(flag + " (then ");
+  // the flag's value, and what it promises
+  const auto said = [&](const std::string& flag) {
+    const size_t at = error.find(flag + ' ');
     EXPECT_NE(at, error.npos) << error;
-    const size_t begin = at + flag.size() + 7;
-    return at == error.npos ? "" : error.substr(begin, error.find(')', begin) - begin);
+    if (at == error.npos) return std::pair<std::string, std::string>();
+    std::istringstream words(error.substr(at + flag.size()));
+    std::string value, then, number, unit;
+    words >> value >> then >> number >> unit;
+    return std::pair{value, number + ' ' + unit.substr(0, 2) + ':'};
   };
-  EXPECT_EQ(of(1, {512, 256}, limit).find(taken("--batch 1") + ":"), 0u) << error;
-  EXPECT_EQ(of(4, {256, 128}, limit).find(taken("--size 128x256") + ":"), 0u) << error;
+  const auto [batch, with_batch] = said("--batch");
+  const auto [size, with_size] = said("--size");
+  ASSERT_FALSE(batch.empty() || size.empty());
+  EXPECT_EQ(of(std::stoll(batch), {512, 256}, limit).find(with_batch), 0u) << error;
+  const ImageSize smaller{.height = std::stoll(size.substr(size.find('x') + 1)),
+                          .width = std::stoll(size)};
+  EXPECT_LT(smaller.height, 512);
+  EXPECT_EQ(of(4, smaller, limit).find(with_size), 0u) << error;
 }
 
 // Each in turn, with the run's other components and alone.

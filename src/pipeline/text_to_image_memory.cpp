@@ -107,6 +107,17 @@ class LiftedLimit {
   int64_t limit_;
 };
 
+// By what is wanted in any case. What earlier requests left on the device goes first where it is in
+// the way. Plans hold some memory from the first time on that they are asked for, so a promise of
+// another request is planned in the same order as its run.
+RunMemory first_memory(const MemoryChoice& c, int64_t limit, const std::function<void()>& release) {
+  RunMemory out{.policy = c.first, .stages = c.stages(c.first)};
+  if (out.peak() <= limit) return out;
+  release();
+  out.stages = c.stages(c.first);
+  return out;
+}
+
 // Behind the first one, which is the largest.
 std::vector<int64_t> smaller(std::span<const int64_t> sides) {
   return {sides.begin() + 1, sides.end()};
@@ -319,7 +330,9 @@ std::vector<std::pair<std::string, int64_t>> TextToImage::peaks_in_other_dtypes(
 int64_t TextToImage::smallest_peak(const ResolvedTextToImage& r, int64_t limit) {
   release();
   const Sketch s = sketch(r);
-  const int64_t out = smallest_memory(measures(r, s), limit).peak();
+  const MemoryChoice choice = measures(r, s);
+  int64_t out = first_memory(choice, limit, [this] { release(); }).peak();
+  if (out > limit) out = smallest_memory(choice, limit).peak();
   drop_plans(r, s);
   return out;
 }
@@ -410,16 +423,12 @@ int64_t TextToImage::limit() const {
   return options_.memory > 0 ? std::min(options_.memory, device) : device;
 }
 
-// Once a run, on entry. What earlier requests left on the device goes first where it is in the way.
+// Once a run, on entry.
 RunMemory TextToImage::planned(ResolvedTextToImage& r) {
   const LiftedLimit lifted(options_.memory > 0 ? context_.memory.get() : nullptr);
   const Sketch s = sketch(r);
   const MemoryChoice choice = measures(r, s);
-  RunMemory memory{.policy = choice.first, .stages = choice.stages(choice.first)};
-  if (memory.peak() > limit()) {
-    release();
-    memory.stages = choice.stages(choice.first);
-  }
+  RunMemory memory = first_memory(choice, limit(), [this] { release(); });
   if (memory.peak() <= limit()) return memory;
   if (r.free_batch()) return fit_batch(r, s);
   return choose_memory(choice, limit(), options_.memory > 0 ? "--memory" : "what is free");

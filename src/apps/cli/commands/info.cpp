@@ -271,6 +271,9 @@ bool print_other(const Options& o) {
   }
   if (!fs::is_regular_file(o.file, ignored)) return false;
   require(fs::file_size(o.file, ignored) > 0, "info: the file is empty (0 bytes)  ", o.file);
+  require(!o.file.ends_with(".npy"),
+          "info: an array of NumPy has no model, only numbers, such as latents of --out FILE.npy  ",
+          o.file);
   if (!io::picture_format(o.file)) return false;
   const auto texts = io::read_picture_text(o.file);
   const bool own = texts.contains("ebb"), settings = texts.contains("parameters");
