@@ -20,10 +20,6 @@ using testing::run_program;
 
 class CliClaimedFiles : public testing::GenerateProgram {
  protected:
-  std::string to(const std::string& out, const std::string& flags = "") const {
-    return str("generate --device cpu --model ", whole(),
-               " --prompt fox --steps 1 --size 64 --out ", out, " ", flags);
-  }
   static bool says(const Output& out, const std::string& text) {
     return out.text.find(text) != out.text.npos;
   }

@@ -24,10 +24,6 @@ class CliGenerateFiles : public testing::GenerateProgram {
     io::write_png(png(name), Tensor(DType::u8, {48, 64, 3}));
     return png(name);
   }
-  std::string to(const std::string& out, const std::string& flags) const {
-    return str("generate --device cpu --model ", whole(),
-               " --prompt fox --steps 1 --size 64 --out ", out, " ", flags);
-  }
   static bool says(const Output& out, const std::string& text) {
     return out.text.find(text) != out.text.npos;
   }
@@ -221,7 +217,7 @@ TEST_F(CliGenerateFiles, flags_without_effect__are_said) {
 TEST_F(CliGenerateFiles, mistakes_about_steps__name_what_was_given) {
   const std::string begin = str("generate --device cpu --model ", whole(), " --prompt fox --out ",
                                 png(), " --size 64x48 --steps ");
-  EXPECT_EQ(error_line(begin + "0"), "generate: steps must be 1 to 10000 (got 0)");
+  EXPECT_EQ(error_line(begin + "0"), "generate: --steps must be 1 to 10000 (got 0)");
   EXPECT_EQ(
       error_line(begin + "3 --strength 0 --init " + picture()),
       "schedule: a strength of 0 leaves none of 3 steps to run; a larger strength or more steps "

@@ -264,7 +264,7 @@ TEST_F(CliGenerateModes, mistakes__are_named) {
             "generate: --format has no effect with --out " + png() + ", whose ending says it");
   EXPECT_EQ(error("--quality 7"), "generate: --quality has no effect on PNG files");
   EXPECT_EQ(error("--init nowhere.png"), "generate: --init does not exist  nowhere.png");
-  EXPECT_EQ(error("--strength 1.5" + init), "generate: strength must lie in [0, 1] (got 1.5)");
+  EXPECT_EQ(error("--strength 1.5" + init), "generate: --strength must lie in [0, 1] (got 1.5)");
   EXPECT_EQ(error("--outpaint 8,0,0,0" + init),
             "generate: --size and --outpaint both say the size of the picture");
   EXPECT_EQ(error("--mask-invert --mask " + mask() + init + " --masked-content grey"),

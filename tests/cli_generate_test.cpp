@@ -91,7 +91,7 @@ TEST_F(CliGenerate, mistakes__are_named_before_any_work) {
   EXPECT_EQ(error_line(generate(model, "--prompt fox --clip-skip 3")),
             "generate: --clip-skip 3 leaves no layer of an encoder with 2");
   EXPECT_EQ(error_line(generate(model, "--prompt fox --n 0")),
-            "generate: n must be 1 to 10000 (got 0)");
+            "generate: --n must be 1 to 10000 (got 0)");
   EXPECT_FALSE(std::filesystem::exists(png()));
 }
 

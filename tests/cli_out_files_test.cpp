@@ -18,10 +18,6 @@ using testing::run_program;
 
 class CliOutFiles : public testing::GenerateProgram {
  protected:
-  std::string to(const std::string& out, const std::string& flags = "") const {
-    return str("generate --device cpu --model ", whole(),
-               " --prompt fox --steps 1 --size 64 --out ", out, " ", flags);
-  }
   // A file of tensors that is no run's.
   std::string lora(const std::string& name) const {
     const io::NamedTensor some{"lora_unet_x.alpha", Tensor(DType::f32, {1})};

@@ -104,7 +104,7 @@ TEST_F(CliSample, rules_without_effect_or_with_other_branches__are_errors) {
   EXPECT_EQ(
       error_line(sample(run, "--rules 'cfg;skip_layers:sigma_hi=0.001'")),
       "guidance: 'skip_layers' needs a prediction that this network does not provide: skipped");
-  EXPECT_EQ(error_line(sample(run, "--guidance inf")), "sample: guidance must be finite (inf)");
+  EXPECT_EQ(error_line(sample(run, "--guidance inf")), "sample: --guidance must be finite (inf)");
   EXPECT_FALSE(written());
 }
 
@@ -293,9 +293,10 @@ TEST_F(CliSample, size__is_width_by_height) {
             0);
   EXPECT_EQ(io::read_image(folder_ / "wide/00000.png").shape(), Shape({8, 12, 3}));
   EXPECT_EQ(io::read_png_text(folder_ / "wide/00000.png")["size"], "12x8");
-  EXPECT_EQ(error_line(sample(run, "--size 30")),
-            "size: tiny makes images whose sides are multiples of 4 up to 16384 pixels (30x30; the "
-            "nearest is 32x32)");
+  EXPECT_EQ(
+      error_line(sample(run, "--size 30")),
+      "--size: tiny makes images whose sides are multiples of 4 up to 16384 pixels (30x30; the "
+      "nearest is 32x32)");
   for (const char* wrong : {"0", "8x", "x8", "8x8x8", "eight", "-8", "8,8", "1e3"})
     EXPECT_TRUE(error_line(sample(run, str("--size ", wrong)))
                     .starts_with("sample: --size must be auto, N or WIDTHxHEIGHT in pixels (got '"))

@@ -2,6 +2,8 @@
 // kept within a limit.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "core/out_of_memory.h"
 #include "pipeline/control.h"
 #include "pipeline/text_to_image.h"
@@ -198,11 +200,48 @@ TEST_F(TextToImageMemory, limit_that_nothing_keeps__is_refused_with_the_stages) 
     for (const std::string dtype : {"bf16", "f16"}) {
       const std::string begin = dtype + " (then ", takes = "the run takes ";
       const std::string in_it = refused(limit, dtype.c_str());
-      const double promised = std::stod(error.substr(error.find(begin) + begin.size()));
-      const double taken = std::stod(in_it.substr(in_it.find(takes) + takes.size()));
-      EXPECT_NEAR(promised, taken, 0.0101) << error << '\n' << in_it;
+      const auto behind = [](const std::string& text, const std::string& words) {
+        const size_t at = text.find(words) + words.size();
+        return text.substr(at, text.find_first_of(":)", at) - at);
+      };
+      EXPECT_EQ(behind(error, begin), behind(in_it, takes)) << error << '\n' << in_it;
     }
   }
+}
+
+// A smaller batch and a smaller size are named only if they fit, with what they take then.
+TEST_F(TextToImageMemory, advice__is_planned_for_batch_and_size) {
+  const nlohmann::json& run = run_of(1);
+  TextToImageRequest q = request(run);
+  q.size = {512, 256}, q.options.noise = "ebb", q.pixels = false;
+  const auto of = [&](int64_t batch, ImageSize size, int64_t limit) -> std::string {
+    q.count = q.options.batch = batch, q.size = size;
+    try {
+      return text_of(made(run, q, limit).planned);
+    } catch (const OutOfMemory& e) {
+      return e.what();
+    }
+  };
+  const int64_t limit = made(run, q, int64_t{1} << 40).planned.peak();
+  const std::string error = of(4, {512, 256}, limit);
+  // the flag's value, and what it promises
+  const auto said = [&](const std::string& flag) {
+    const size_t at = error.find(flag + ' ');
+    EXPECT_NE(at, error.npos) << error;
+    if (at == error.npos) return std::pair<std::string, std::string>();
+    std::istringstream words(error.substr(at + flag.size()));
+    std::string value, then, number, unit;
+    words >> value >> then >> number >> unit;
+    return std::pair{value, number + ' ' + unit.substr(0, 2) + ':'};
+  };
+  const auto [batch, with_batch] = said("--batch");
+  const auto [size, with_size] = said("--size");
+  ASSERT_FALSE(batch.empty() || size.empty());
+  EXPECT_EQ(of(std::stoll(batch), {512, 256}, limit).find(with_batch), 0u) << error;
+  const ImageSize smaller{.height = std::stoll(size.substr(size.find('x') + 1)),
+                          .width = std::stoll(size)};
+  EXPECT_LT(smaller.height, 512);
+  EXPECT_EQ(of(4, smaller, limit).find(with_size), 0u) << error;
 }
 
 // Each in turn, with the run's other components and alone.

@@ -209,13 +209,44 @@ TEST_F(TextToImageOf, plans__are_made_only_until_the_caller_says_no) {
   EXPECT_FALSE(planned);
 }
 
+// Between any two of them: nothing is lost for the next run.
+TEST_F(TextToImageOf, weights_that_are_read__can_be_stopped) {
+  const ResolvedTextToImage r = pipeline_.resolve(request());
+  std::vector<float> pixels;
+  bool planned = false;
+  int asked = 0;  // from then on to the first step
+  RunEvents events;
+  events.planned = [&](const RunMemory&) { planned = true; };
+  events.picture = [&](const Picture& p) { pixels = numbers(p.pixels); };
+  const auto ends_after = [&](int most) {
+    asked = 0, planned = false;
+    events.progress = [&, most](const RunProgress& p) {
+      if (planned && (p.stage == Stage::text || p.of_stage == 0)) ++asked;
+      return asked <= most;
+    };
+  };
+  ends_after(1 << 30);
+  TextToImage(small_checkpoint(golden()), context_).run(r, events);
+  const int all = asked;
+  const std::vector<float> whole = pixels;
+  EXPECT_GT(all, 100);  // there are 304 weights
+  for (const int most : {1, all / 2}) {
+    TextToImage pipeline(small_checkpoint(golden()), context_);
+    ends_after(most);
+    EXPECT_THROW(pipeline.run(r, events), Cancelled);
+    ends_after(1 << 30);
+    pipeline.run(r, events);
+    EXPECT_EQ(pixels, whole) << most << " of " << all;
+  }
+}
+
 TEST_F(TextToImageOf, mistakes__are_found_when_a_request_is_resolved) {
   TextToImageRequest q = request();
   q.clip_skip = 99;
   EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }).find("generate: --clip-skip 99 leaves no"), 0u);
   q = request();
   q.count = 0;
-  EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }), "generate: n must be 1 to 10000 (got 0)");
+  EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }), "generate: --n must be 1 to 10000 (got 0)");
 }
 
 // Where nothing names a sampler: of the folder's scheduler in its own dialect alone.

@@ -47,6 +47,8 @@ FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::strin
       const std::string before = out.file.substr(0, colon);
       require(before.empty() || !std::filesystem::exists(before, ignored), who, ": the ", noun,
               " behind the file must be a number (got '", last, "')  ", before);
+      require(!last.empty() || out.numbers.empty(), who, ": nothing stands between two colons, ",
+              "where the ", noun, " must be a number (got '", text, "')");
       break;
     }
     require(std::isfinite(*number), who, ": the ", noun,

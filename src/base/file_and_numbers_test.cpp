@@ -45,6 +45,9 @@ TEST(file_and_numbers, what_is_neither_name_nor_number__is_an_error) {
             "flag: the strength behind the file must be a finite number (got 'inf')  a:inf");
   EXPECT_EQ(error_of("a:nan:1"),
             "flag: the strength behind the file must be a finite number (got 'nan')  a:nan:1");
+  EXPECT_EQ(error_of("a::1"),
+            "flag: nothing stands between two colons, where the strength must be a number (got "
+            "'a::1')");
   const std::string there = std::filesystem::temp_directory_path() / "ebb_file_and_numbers",
                     numbered = there + ":2";
   std::ofstream(there).put('x');

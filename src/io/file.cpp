@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/temporary.h"
 
 namespace ebb::io {
 namespace {
@@ -191,6 +191,7 @@ void check_can_write(const std::string& path, std::string_view subject) {
   require(folder.empty() || std::filesystem::exists(folder, ignored), subject,
           ": there is no folder ", folder, " (mkdir -p makes it)  ", path);
   const AtomicFile file(path, subject);
+  remove_abandoned(followed(path));
 }
 
 void check_can_fill(const std::string& folder, std::string_view subject) {
@@ -210,16 +211,6 @@ std::string followed(const std::string& path) {
   return at.string();
 }
 
-namespace {
-
-// Of this process and this file alone: several threads may want one name at once.
-std::string temporary_name(const std::string& path) {
-  static std::atomic<int> next = 0;
-  return path + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(next++);
-}
-
-}  // namespace
-
 AtomicFile::AtomicFile(const std::string& path, std::string_view subject)
     : path_(followed(path)), temporary_(temporary_name(path_)), subject_(subject) {
   struct stat s {};
@@ -229,8 +220,16 @@ AtomicFile::AtomicFile(const std::string& path, std::string_view subject)
   std::error_code ignored;
   require(!std::filesystem::is_symlink(path_, ignored), subject_,
           ": cannot create (symbolic links in a circle)  ", path);
-  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd_ < 0) fail(subject_, ": cannot create (", std::strerror(errno), ")  ", path);
+  // A rename would replace what nobody may write.
+  constexpr mode_t writable = S_IWUSR | S_IWGRP | S_IWOTH;
+  const bool there = ::stat(path_.c_str(), &s) == 0 && S_ISREG(s.st_mode);
+  require(!there || ((s.st_mode & writable) != 0 && ::access(path_.c_str(), W_OK) == 0), subject_,
+          ": is read-only; chmod u+w lets it be replaced  ", path);
+  do {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd_ < 0) fail(subject_, ": cannot create (", std::strerror(errno), ")  ", path);
+  } while (!hold_temporary(fd_));
 }
 
 AtomicFile::~AtomicFile() {
@@ -277,6 +276,7 @@ void AtomicFile::sync_folder() {
 }
 
 void AtomicFile::commit() {
+  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
   close();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int cause = errno;
@@ -287,6 +287,7 @@ void AtomicFile::commit() {
 }
 
 bool AtomicFile::commit_new() {
+  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
   close();
   int cause = ::link(temporary_.c_str(), path_.c_str()) == 0 ? 0 : errno;
   if (cause != 0 && cause != EEXIST) {  // a file system without links: an empty file takes the name

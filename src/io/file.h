@@ -60,8 +60,8 @@ bool write_new_file(const std::string& path, std::span<const uint8_t> bytes,
 void make_folder(const std::string& path, std::string_view subject);
 
 // Throws Error, naming `subject` and the cause, if no file could be written to `path` as it is now,
-// or into a folder that may be made first: to be asked before long work. Leaves nothing, no folders
-// either.
+// or into a folder that may be made first: to be asked before long work. Leaves nothing, neither
+// folders nor, of `path`, what a process that was killed had begun.
 void check_can_write(const std::string& path, std::string_view subject);
 void check_can_fill(const std::string& folder, std::string_view subject);
 
@@ -72,7 +72,7 @@ std::string followed(const std::string& path);
 // A file being written under a temporary name, `<path>.tmp-<pid>-<n>`. commit() makes it durable
 // and renames it over `path`; without commit() the old file stays whole and the new one is removed.
 // A symbolic link stays one: `path` is then what it leads to.
-// Every failure (no space, no permission, `path` is a device or a pipe) throws Error naming
+// Every failure (no space, no permission, `path` is read-only, or a device) throws Error naming
 // `subject` and the cause.
 class AtomicFile {
  public:

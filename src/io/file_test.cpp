@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <thread>
 #include <vector>
 
 #include "base/hash.h"
@@ -14,6 +17,8 @@
 namespace ebb::io {
 namespace {
 
+namespace fs = std::filesystem;
+using testing::error_of;
 using testing::expect_error;
 
 TEST(check_can_write, leaves_nothing_and_keeps_what_is_there) {
@@ -100,6 +105,59 @@ TEST(AtomicFile, symbolic_link__is_followed_and_stays) {
   std::filesystem::create_symlink("loop", folder / "loop");
   expect_error([&] { write_whole_file(folder / "loop", "x", "out"); }, "out: cannot ");
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "loop"));
+}
+
+TEST(AtomicFile, read_only_file__is_an_error_and_stays) {
+  const testing::Folder folder;
+  const std::string file = folder / "a";
+  write_whole_file(file, "old", "test");
+  fs::permissions(file, fs::perms::owner_read);
+  const std::string error = "test: is read-only; chmod u+w lets it be replaced  " + file;
+  EXPECT_EQ(error_of([&] { check_can_write(file, "test"); }), error);
+  EXPECT_EQ(error_of([&] { write_whole_file(file, "new", "test"); }), error);
+  EXPECT_EQ(read_whole_file(file, "test", 10), "old");
+}
+
+// What a process that was killed left goes, what another one writes stays, and so does what only
+// looks alike.
+TEST(check_can_write, abandoned_files__are_removed) {
+  const testing::Folder folder;
+  const std::string file = folder / "a", left = file + ".tmp-1-0";
+  const std::vector<std::string> others = {file + ".tmp-1", file + ".tmp-x-1", folder / "b.tmp-1-0",
+                                           file + ".tmp-1-0.txt"};
+  testing::put_file(left, "half");
+  for (const std::string& name : others) testing::put_file(name, "whole");
+  AtomicFile written(file, "test");
+  written.write("new");
+  check_can_write(file, "test");
+  EXPECT_FALSE(fs::exists(left));
+  for (const std::string& name : others) EXPECT_TRUE(fs::exists(name)) << name;
+  written.commit();
+  EXPECT_EQ(read_whole_file(file, "test", 10), "new");
+}
+
+// While others look for what is abandoned.
+TEST(AtomicFile, many_writers_of_one_file__lose_nothing) {
+  const testing::Folder folder;
+  const std::string file = folder / "a";
+  std::atomic<int> failed = 0;
+  {
+    std::vector<std::jthread> writers;
+    for (int t = 0; t < 4; ++t)
+      writers.emplace_back([&] {
+        for (int i = 0; i < 25; ++i) {
+          try {
+            check_can_write(file, "test");
+            write_whole_file(file, "whole", "test");
+          } catch (const Error&) {
+            ++failed;
+          }
+        }
+      });
+  }
+  EXPECT_EQ(failed, 0);
+  EXPECT_EQ(read_whole_file(file, "test", 10), "whole");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1);
 }
 
 TEST(AtomicFile, what_is_no_regular_file__is_not_replaced) {

@@ -281,6 +281,8 @@ TEST(decode_image, sizes_over_the_limits__are_refused_before_decoding) {
     expect_error([&] { decode_image(file, "t", 0, {.pixels = 599}); }, "(30x20)");
     EXPECT_EQ(error_of([&] { decode_image(file, "t", 0, {.side = 30, .pixels = 600}); }), "");
   }
+  expect_error([&] { decode_image(encode_png(gradient(1, 16385, 3)), "t"); },
+               "image: must have 1 to 16384 pixels a side and at most 134217728 in all (16385x1)");
   // A header alone that claims 2^31-1 pixels a side.
   Bytes bomb = encode_png(gradient(1, 1, 1));
   for (const size_t at : {16, 20}) bomb[at] = 0x7f;

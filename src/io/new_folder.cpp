@@ -1,8 +1,9 @@
 #include "io/new_folder.h"
 
-#include <unistd.h>
+#include <fcntl.h>
 
 #include "base/error.h"
+#include "base/temporary.h"
 #include "io/file.h"
 
 namespace ebb::io {
@@ -14,11 +15,13 @@ NewFolder::NewFolder(const std::string& path, std::string who)
   if (!path_.has_filename()) path_ = path_.parent_path();
   path_ = followed(path_.string());
   exists_ = fs::is_directory(path_);
-  const std::string name = str(".tmp-", ::getpid());
-  made_ = exists_ ? path_ / name : fs::path(path_.string() + name);
-  std::error_code ignored;
-  fs::remove_all(made_, ignored);  // of a process of this number that was killed
-  make_folder(made_.string(), who_);
+  const std::string place = exists_ ? (path_ / "").string() : path_.string();
+  remove_abandoned(place);
+  do {
+    made_ = temporary_name(place);
+    make_folder(made_.string(), who_);
+    held_.emplace(::open(made_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  } while (held_->number() >= 0 && !hold_temporary(held_->number()));
 }
 
 NewFolder::~NewFolder() {

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+
+#include "base/temporary.h"
 
 namespace ebb::io {
 
@@ -22,6 +25,7 @@ class NewFolder {
   std::string who_;
   std::filesystem::path path_, made_;
   bool exists_ = false, keeps_ = false;
+  std::optional<Descriptor> held_;  // of made_
 };
 
 }  // namespace ebb::io

@@ -53,6 +53,17 @@ TEST(NewFolder, what_a_killed_process_left__is_not_taken) {
   made.commit();
   EXPECT_TRUE(fs::exists(out + "/a"));
   EXPECT_FALSE(fs::exists(out + "/old"));
+  EXPECT_FALSE(fs::exists(left));
+}
+
+TEST(NewFolder, what_another_one_makes__stays) {
+  const testing::Folder folder;
+  const std::string out = folder / "out";
+  NewFolder first(out, "test");
+  put(first.file("a"));
+  const NewFolder second(out, "test");
+  first.commit();
+  EXPECT_TRUE(fs::exists(out + "/a"));
 }
 
 TEST(NewFolder, place_that_is_taken_meanwhile__keeps_what_was_made) {

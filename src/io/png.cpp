@@ -81,8 +81,7 @@ std::vector<uint8_t> chunk(std::span<const uint8_t> bytes, const char* type) {
 
 class Reader {
  public:
-  Reader(std::span<const uint8_t> bytes, const std::string& name, const ImageLimits& limits)
-      : name_(name) {
+  Reader(std::span<const uint8_t> bytes, const std::string& name) : name_(name) {
     check_chunks(bytes, name);
     stream_.in = bytes;
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &stream_, on_error, on_warning);
@@ -92,8 +91,7 @@ class Reader {
       fail("image: libpng does not start  ", name);
     }
     png_set_read_fn(png_, &stream_, on_read);
-    const auto side = static_cast<png_uint_32>(limits.side);
-    png_set_user_limits(png_, side, side);
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // ImageLimits are asked later
     png_set_chunk_malloc_max(png_, 16 << 20);
     png_set_chunk_cache_max(png_, 1000);
   }
@@ -256,7 +254,7 @@ std::vector<png_text_struct> text_chunks(const std::map<std::string, std::string
 
 DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
                         const ImageLimits& limits) {
-  Reader reader(bytes, name, limits);
+  Reader reader(bytes, name);
   reader.read_info();
   const int64_t h = reader.height(), w = reader.width();
   check_image_size(h, w, name, limits);
@@ -274,7 +272,7 @@ DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
 
 std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
                                             const std::string& name) {
-  Reader reader(bytes, name, ImageLimits{});
+  Reader reader(bytes, name);
   reader.read_texts();
   std::map<std::string, std::string> out;
   for (const png_text_struct& t : reader.texts()) {

@@ -237,14 +237,18 @@ TEST(models, sizes_that_a_network_does_not_take__are_named_with_the_nearest) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(error("adm64", {60, 64}),
-            "size: adm makes images whose sides are multiples of 8 up to 16384 pixels (64x60; the "
-            "nearest is 64x64)");
+  EXPECT_EQ(
+      error("adm64", {60, 64}),
+      "--size: adm makes images whose sides are multiples of 8 up to 16384 pixels (64x60; the "
+      "nearest is 64x64)");
   EXPECT_EQ(error("dit_xl2", {256, 512}),
-            "size: dit makes images of 256x256 pixels only, which its table of positions is made "
+            "--size: dit makes images of 256x256 pixels only, which its table of positions is made "
             "for (512x256)");
   EXPECT_EQ(error("dit_xl2", {256, 256}), "no error");
-  EXPECT_EQ(error("tiny", {-4, 4}).substr(0, 17), "size: tiny makes ");
+  EXPECT_EQ(error("adm64", {16384, 8192}),
+            "--size: adm makes images of less than 134217728 pixels (8192x16384 has 134217728)");
+  EXPECT_EQ(error("adm64", {16384, 8128}), "no error");
+  EXPECT_EQ(error("tiny", {-4, 4}).substr(0, 19), "--size: tiny makes ");
 }
 
 // ---- components ----------------------------------------------------------------------------

@@ -155,7 +155,9 @@ Component recognise_model(const nn::FileShapes& tensors) {
 
 namespace {
 
-constexpr int64_t most_pixels = 16384, most_classes = 1'000'000, most = 65536;
+// A side, and what backends compute of an image: a processor's convolutions count in 32 bits.
+constexpr int64_t most_pixels = 16384, pixels_of_image = int64_t{1} << 27;
+constexpr int64_t most_classes = 1'000'000, most = 65536;
 constexpr size_t longest_list = 32;
 
 template <class T>
@@ -226,7 +228,7 @@ Shape sample_shape(const Model& model, const ModelConfig& config, ImageSize size
   const auto text = [](int64_t height, int64_t width) { return str(width, "x", height); };
   if (multiple == 0) {
     const int64_t side = c.image_size * factor;
-    require(size == ImageSize{side, side}, "size: ", model.name, " makes images of ",
+    require(size == ImageSize{side, side}, "--size: ", model.name, " makes images of ",
             text(side, side), " pixels only, which its table of positions is made for (",
             text(size.height, size.width), ")");
   } else {
@@ -234,12 +236,15 @@ Shape sample_shape(const Model& model, const ModelConfig& config, ImageSize size
       return std::max<int64_t>((n + multiple / 2) / multiple, 1) * multiple;
     };
     const auto fits = [&](int64_t n) { return n > 0 && n <= most_pixels && n % multiple == 0; };
-    require(fits(size.height) && fits(size.width), "size: ", model.name,
+    require(fits(size.height) && fits(size.width), "--size: ", model.name,
             " makes images whose sides are multiples of ", multiple, " up to ", most_pixels,
             " pixels (", text(size.height, size.width), "; the nearest is ",
             text(std::min(nearest(size.height), most_pixels),
                  std::min(nearest(size.width), most_pixels)),
             ")");
+    require(size.height * size.width < pixels_of_image, "--size: ", model.name,
+            " makes images of less than ", pixels_of_image, " pixels (",
+            text(size.height, size.width), " has ", size.height * size.width, ")");
   }
   return {size.height / factor, size.width / factor, c.in_channels};
 }

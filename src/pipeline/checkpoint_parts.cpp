@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "base/by_flag.h"
 #include "base/error.h"
 #include "models/family.h"
 #include "pipeline/component_config.h"
@@ -101,7 +102,8 @@ void add_refiner(CheckpointParts& parts, const std::string& file) {
   check_file(file, "--refiner");
   const DiffusersFolder layout = layout_of({.model = file});
   OpenFiles open;
-  parts.refiner = load_model(layout.denoiser, open, "", {}, {});
+  parts.refiner =
+      by_flag("generate: --refiner", [&] { return load_model(layout.denoiser, open, "", {}, {}); });
   check_reads_text(*parts.refiner, layout.denoiser, "--refiner", open);
   parts.refiner_zeros_for_empty = layout.zeros_for_empty;
   if (is_folder(file)) take_config(*parts.refiner, layout.denoiser);
@@ -119,9 +121,10 @@ void add_refiner(CheckpointParts& parts, const std::string& file) {
 LoadedComponent load_autoencoder(const std::string& file, const char* flag) {
   const std::string weights = component_files(file, flag, {"vae"}).front();
   OpenFiles open;
-  const auto found = components_in(open, weights, ModelKind::autoencoder);
-  if (found.empty())
-    fail_kind(str("generate: ", flag), ModelKind::autoencoder, *open.get(weights), weights);
+  const std::string name = str("generate: ", flag);
+  const auto found =
+      by_flag(name, [&] { return components_in(open, weights, ModelKind::autoencoder); });
+  if (found.empty()) fail_kind(name, ModelKind::autoencoder, *open.get(weights), weights);
   return found.front();
 }
 
@@ -159,7 +162,7 @@ CheckpointParts load_parts(const PartFiles& files,
   for (const std::string& path : files.text_encoders)
     for (const std::string& file :
          component_files(path, "--text-encoder", {"text_encoder", "text_encoder_2"}))
-      if (!add_encoders(file, is_folder(path)))
+      if (!by_flag("generate: --text-encoder", [&] { return add_encoders(file, is_folder(path)); }))
         fail_kind("generate: --text-encoder", ModelKind::text_encoder, *open.get(file), file);
   for (const std::string& file : layout.text_encoders) add_encoders(file, is_folder(files.model));
   if (!files.autoencoder.empty())
@@ -169,9 +172,13 @@ CheckpointParts load_parts(const PartFiles& files,
         !found.empty())
       out.autoencoder = found.front();
   if (!files.hires_upscaler.empty())
-    out.hires_upscaler = load_upscaler(files.hires_upscaler, "generate: --hires");
+    out.hires_upscaler = by_flag("generate: --hires", [&] {
+      return load_upscaler(files.hires_upscaler, "generate: --hires");
+    });
   if (!files.refiner.empty()) add_refiner(out, files.refiner);
-  if (!files.image_encoder.empty()) out.image_encoder = load_image_encoder(files.image_encoder);
+  if (!files.image_encoder.empty())
+    out.image_encoder = by_flag("generate: --image-encoder",
+                                [&] { return load_image_encoder(files.image_encoder); });
   return out;
 }
 

@@ -53,9 +53,10 @@ std::string control_family(const Component& c) {
 std::vector<std::string> missing_of(const Component& denoiser,
                                     const std::vector<Component>& components) {
   std::vector<std::string> out = missing_texts(denoiser, components);
+  for (std::string& text : out) text += " (--text-encoder FILE brings it)";
   if (std::ranges::none_of(
           components, [](const Component& c) { return c.model->kind == ModelKind::autoencoder; }))
-    out.push_back("autoencoder");
+    out.push_back("autoencoder (--vae FILE brings it)");
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/by_flag.h"
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/file_and_numbers.h"
@@ -94,17 +95,23 @@ ControlMode control_mode(std::string_view name) {
 }
 
 ControlText parse_control(const std::string& text) {
+  constexpr std::string_view flag = "generate: --control";
   const size_t equals = text.find('=');
-  require(equals != std::string::npos && equals > 0 && equals + 1 < text.size(),
-          "control: must be KIND[/TASK]=IMAGE[:strength[:start[:end]]] (got '", text, "')");
+  require(equals != std::string::npos, flag,
+          " must be KIND[/TASK]=IMAGE[:strength[:start[:end]]] (got '", text, "')");
   ControlText out{.input = {.image = {}, .kind = text.substr(0, equals)}, .file = {}};
   ControlInput& in = out.input;
   if (const size_t slash = in.kind.find('/'); slash != std::string::npos) {
     in.task = in.kind.substr(slash + 1);
     in.kind.resize(slash);
+    require(!in.task.empty(), flag, ": no task stands behind the / (got '", text, "')");
   }
-  const FileAndNumbers said =
-      file_and_numbers(text.substr(equals + 1), 3, "control", "strength, start or end");
+  require(!in.kind.empty(), flag, ": no kind stands before the ", in.task.empty() ? '=' : '/',
+          ": none, canny, invert or threshold (got '", text, "')");
+  const std::string behind = text.substr(equals + 1);
+  require(!behind.empty() && behind[0] != ':', flag, ": no image stands behind the = (got '", text,
+          "')");
+  const FileAndNumbers said = file_and_numbers(behind, 3, flag, "strength, start or end");
   in.strength = said.number(0, in.strength);
   in.start = said.number(1, in.start);
   in.end = said.number(2, in.end);
@@ -114,7 +121,7 @@ ControlText parse_control(const std::string& text) {
 
 ControlInput read_control(const std::string& text) {
   ControlText out = parse_control(text);
-  out.input.image = io::read_image(out.file, 3);
+  out.input.image = by_flag("generate: --control", [&] { return io::read_image(out.file, 3); });
   return std::move(out.input);
 }
 

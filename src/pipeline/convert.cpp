@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/temporary.h"
 #include "io/file.h"
 #include "io/new_folder.h"
 #include "io/safetensors.h"
@@ -306,6 +307,7 @@ void check_output(const Input& in, const ConvertOptions& o) {
             "convert: OUT must be a folder of diffusers' layout, or a .safetensors file of another "
             "(--layout), and not be called as a file of another kind (",
             file, ")  ", o.out);
+  remove_abandoned((fs::path(o.out) / "").string());  // it is empty then
   require(!fs::exists(o.out) || (fs::is_directory(o.out) && fs::is_empty(o.out)),
           "convert: OUT must be a new or empty folder  ", o.out);
 }

@@ -97,6 +97,18 @@ std::string purpose_of(const io::TensorFile& file, const std::string& path) {
   return unknown_tensors(shapes);
 }
 
+std::string use_text(const io::TensorFile& file, const std::string& path) {
+  constexpr std::string_view which = ", which ", takes = " takes as ", all = " (it has: ";
+  std::string text = purpose_of(file, path);
+  const size_t at = text.find(which);
+  if (at == text.npos) return "";
+  text = text.substr(at + which.size());
+  text.resize(std::min(text.find(all), text.size()));
+  if (const size_t verb = text.find(takes); verb != text.npos)
+    return text.replace(verb, takes.size(), " takes it as ");
+  return text + " it";  // "ebb sample and ebb eval take"
+}
+
 void fail_kind(std::string_view flag, ModelKind wanted, const io::TensorFile& file,
                const std::string& path) {
   fail(flag, " takes ", use_of(wanted).takes, ", and the file ", purpose_of(file, path), "  ",

@@ -13,6 +13,9 @@ namespace ebb {
 // (--model)", "has 2 tensors of no network that ebb knows, such as ...". `path`: where it lies.
 std::string purpose_of(const io::TensorFile& file, const std::string& path);
 
+// "ebb generate takes it as --vae beside a checkpoint (--model)"; "": nothing takes it.
+std::string use_text(const io::TensorFile& file, const std::string& path);
+
 // Throws Error: what `flag` ("generate: --vae") takes, and what the file is.
 [[noreturn]] void fail_kind(std::string_view flag, ModelKind wanted, const io::TensorFile& file,
                             const std::string& path);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/by_flag.h"
 #include "base/error.h"
 #include "base/file_and_numbers.h"
 #include "base/names.h"
@@ -81,7 +82,7 @@ LoraChoice find_lora(const text::LoraTag& tag, const std::string& folder) {
 std::vector<adapters::AdapterUse> open_loras(const std::vector<LoraChoice>& choices) {
   std::vector<adapters::AdapterUse> out;
   for (const LoraChoice& c : choices)
-    out.push_back({opened(c), c.strength, c.text_strength,
+    out.push_back({by_flag(c.named_by, [&] { return opened(c); }), c.strength, c.text_strength,
                    c.blocks.empty() ? adapters::BlockWeights() : adapters::BlockWeights(c.blocks)});
   return out;
 }

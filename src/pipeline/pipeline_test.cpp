@@ -204,7 +204,7 @@ TEST(pipeline, sizes__are_what_the_network_takes) {
         what);
   };
   error(16, 15,
-        "size: tiny makes images whose sides are multiples of 2 up to 16384 pixels (15x16; the "
+        "--size: tiny makes images whose sides are multiples of 2 up to 16384 pixels (15x16; the "
         "nearest is 16x16)");
   error(1, 40000, "(40000x1; the nearest is 16384x2)");
   const LoadedModel dit = small_model(
@@ -214,7 +214,7 @@ TEST(pipeline, sizes__are_what_the_network_takes) {
       [&] {
         resolve(dit, {.classes = {0}, .size = {64, 128}}, two_steps);
       },
-      "size: dit makes images of 64x64 pixels only, which its table of positions is made for "
+      "--size: dit makes images of 64x64 pixels only, which its table of positions is made for "
       "(128x64)");
 }
 

@@ -22,9 +22,9 @@ std::string_view command_of(const GenerateRequest& r) { return r.prompted ? "gen
 void check_numbers(const LoadedModel& model, const GenerateRequest& request,
                    const GenerateOptions& o) {
   require(!request.classes.empty(), command_of(request), ": needs at least one image");
-  require(o.steps >= 1 && o.steps <= 10000, command_of(request), ": steps must be 1 to 10000 (got ",
-          o.steps, ")");
-  require(o.batch >= 0, command_of(request), ": batch must not be negative (got ", o.batch, ")");
+  require(o.steps >= 1 && o.steps <= 10000, command_of(request),
+          ": --steps must be 1 to 10000 (got ", o.steps, ")");
+  require(o.batch >= 0, command_of(request), ": --batch must not be negative (got ", o.batch, ")");
   check_choices(
       o, [&](std::string_view field) { return str(command_of(request), ": unknown ", field); });
   const int64_t classes = model.config.common().classes;
@@ -50,8 +50,8 @@ std::string guidance_text(const GenerateOptions& o) {
 void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
                       const GenerateRequest& request) {
   const GenerateOptions& o = r.options;
-  require(std::isfinite(o.guidance), command_of(request), ": guidance must be finite (", o.guidance,
-          ")");
+  require(std::isfinite(o.guidance), command_of(request), ": --guidance must be finite (",
+          o.guidance, ")");
   require(o.rules.empty() || o.guidance == 1, command_of(request), ": give --guidance (",
           o.guidance, ") or --rules (", o.rules,
           "), not both: rules may hold cfg:scale=", o.guidance);
@@ -84,8 +84,8 @@ void resolve_guidance(ResolvedRequest& r, const LoadedModel& model,
 void resolve_levels(ResolvedRequest& r, const LoadedModel& model, const GenerateRequest& request) {
   GenerateOptions& o = r.options;
   require(!request.strength || (*request.strength >= 0 && *request.strength <= 1),
-          command_of(request), ": strength must lie in [0, 1] (got ", request.strength.value_or(0),
-          ")");
+          command_of(request), ": --strength must lie in [0, 1] (got ",
+          request.strength.value_or(0), ")");
   ResolvedRun run = resolve_run({.command = std::string(command_of(request)),
                                  .sampler = o.sampler,
                                  .schedule = o.schedule,

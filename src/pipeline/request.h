@@ -37,7 +37,8 @@ struct GenerateOptions {
       "of the noise levels; auto: from the sampler's name, or the dialect, or what the "
       "model was published with");
     f("seed", seed,
-      "of the noise, 0 to 2^64 - 1; image i is the same whatever the number of images");
+      "of the noise, 0 to 2^64 - 1; -1: one is drawn and told; image i is the same whatever the "
+      "number of images");
     f("guidance", guidance,
       "classifier-free guidance scale; 1: off; networks of distilled guidance read it");
     f("batch", batch, "images at a time; 0: automatic");

@@ -64,12 +64,24 @@ std::string smaller_dtypes(const MemoryChoice& c, int64_t bytes, int64_t limit) 
   return out;
 }
 
+// "--batch 1 (then 3.10 GB) or --size 384x384 (then 2.90 GB)".
+std::string fitting_flags(const MemoryChoice& c, int64_t limit) {
+  std::string out;
+  for (const auto& [flag, taken] : c.fitting(limit))
+    out += str(out.empty() ? "" : " or ", flag, " (then ", need_text(taken), ")");
+  return out;
+}
+
 // What takes less in the largest stage.
 std::string advice(const MemoryChoice& c, const StageMemory& most, int64_t limit) {
   std::string flags;
-  if (most.name != "text" && most.weights < limit)
-    flags =
-        most.name == "sampling" && c.batch > 1 ? "a smaller --size or --batch" : "a smaller --size";
+  if (most.name != "text" && most.weights < limit) {
+    if (c.fitting)
+      flags = fitting_flags(c, limit);
+    else
+      flags = most.name == "sampling" && c.batch > 1 ? "a smaller --size or --batch"
+                                                     : "a smaller --size";
+  }
   if (const std::string dtypes = smaller_dtypes(c, most.bytes, limit); !dtypes.empty())
     flags += str(flags.empty() ? "" : ", or by ", dtypes);
   return str(

@@ -75,6 +75,9 @@ struct MemoryChoice {
   // Other dtypes that could be chosen, and what a run takes at most in each; may be none. Asked for
   // where nothing else keeps within the limit.
   std::function<std::vector<std::pair<std::string, int64_t>>(int64_t limit)> dtypes = {};
+  // "--batch 2", "--size 384x384": those within the limit, and what a run takes at most then; may
+  // be none. Asked likewise, where the largest stage is not its weights alone.
+  std::function<std::vector<std::pair<std::string, int64_t>>(int64_t limit)> fitting = {};
 };
 // The first policy within `limit` bytes, or the smallest that there is.
 RunMemory smallest_memory(const MemoryChoice& choice, int64_t limit);

@@ -36,6 +36,7 @@ double RunMeter::seconds_left() const {
 
 void RunMeter::show(Stage stage, double share) {
   const auto s = static_cast<size_t>(stage);
+  stage_ = stage;
   const auto now = Clock::now();
   seconds_[s] += std::chrono::duration<double>(now - last_).count();
   last_ = now;

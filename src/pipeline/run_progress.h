@@ -31,6 +31,8 @@ class RunMeter {
 
   // A stage is done to this share; stages may alternate, shares do not fall. Throws Cancelled.
   void show(Stage stage, double share);
+  // Tells again what it told last, in the midst of it. Throws Cancelled.
+  void poll() { show(stage_, done_[static_cast<size_t>(stage_)]); }
   // The time spent so far, between the calls of show() of a stage and the next ones.
   double seconds(Stage stage) const { return seconds_[static_cast<size_t>(stage)]; }
 
@@ -40,6 +42,7 @@ class RunMeter {
 
   StageWork work_;
   std::function<bool(const RunProgress&)> tells_;
+  Stage stage_ = Stage::text;  // shown last
   std::array<double, stage_count> done_ = {}, seconds_ = {};
   // What a stage had done and spent when it first told of something done: compilation and the first
   // reading of weights lie before.

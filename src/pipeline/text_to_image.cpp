@@ -162,7 +162,7 @@ RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts, 
 }  // namespace
 
 ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageRequest& request) {
-  require(request.count > 0 && request.count <= 10000, "generate: n must be 1 to 10000 (got ",
+  require(request.count > 0 && request.count <= 10000, "generate: --n must be 1 to 10000 (got ",
           request.count, ")");
   constexpr int64_t last_image = int64_t{1} << 62;
   require(request.first_image >= 0 && request.first_image <= last_image,
@@ -209,21 +209,20 @@ void ResolvedTextToImage::set_batch(int64_t pictures) {
   for (RunPass& pass : passes) pass.request.batch = pass.request.options.batch = pictures;
 }
 
-namespace {
-
-Context told_unless(const std::shared_ptr<bool>& quiet, Context c) {
+Context TextToImage::hooked(const std::shared_ptr<Hooks>& hooks, Context c) {
   if (c.log)
-    c.log = [quiet, log = std::move(c.log)](std::string_view line) {
-      if (!*quiet) log(line);
+    c.log = [hooks, log = std::move(c.log)](std::string_view line) {
+      if (!hooks->quiet) log(line);
     };
+  c.poll = [hooks] {
+    if (hooks->poll) hooks->poll();
+  };
   return c;
 }
 
-}  // namespace
-
 TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOptions options)
     : parts_(std::move(parts)),
-      context_(told_unless(quiet_, std::move(context))),
+      context_(hooked(hooks_, std::move(context))),
       options_(std::move(options)),
       vocabulary_(parts_.tokenizer.empty() ? text::builtin_clip_vocabulary()
                                            : text::ClipVocabulary::open(parts_.tokenizer)),
@@ -292,7 +291,7 @@ std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMe
   meter.show(Stage::text, 0);
   for (const RunPass& pass : r.passes) {
     out.push_back({.conditions = encoded(r, pass, events)});
-    poll_();
+    context_.poll();
   }
   if (policy_.encoders_leave)
     for (TextStage* stage : text_stages()) stage->release();
@@ -429,7 +428,8 @@ RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& ev
   const DefaultNoise& noise = r.first().noise;
   work_ = run_work(parts_, r);
   RunMeter meter(work_.of_run(r.request.count, r.request.init.has_value()), events.progress);
-  poll_ = [&] { meter.show(Stage::text, 0); };
+  hooks_->poll = [&meter] { meter.poll(); };
+  const std::shared_ptr<void> polled(nullptr, [this](void*) { hooks_->poll = {}; });
   apply_loras(r);
   const RunMemory memory = planned(r);
   policy_ = memory.policy;

@@ -157,6 +157,9 @@ class TextToImage {
   std::vector<std::pair<std::string, int64_t>> peaks_in_other_dtypes(const ResolvedTextToImage& r,
                                                                      const Sketch& s,
                                                                      int64_t limit);
+  std::vector<std::pair<std::string, int64_t>> fitting_requests(const ResolvedTextToImage& r,
+                                                                const Sketch& s, int64_t limit);
+  int64_t smallest_peak(const ResolvedTextToImage& r, int64_t limit);
   MemoryChoice measures(const ResolvedTextToImage& r, const Sketch& s);
   RunMemory fit_batch(ResolvedTextToImage& r, const Sketch& s);
   RunMemory planned(ResolvedTextToImage& r);
@@ -181,8 +184,13 @@ class TextToImage {
                            int64_t first, RunMeter& meter, RunReport& report);
 
   CheckpointParts parts_;
-  // Nothing is told of plans that are only made to know what they would take.
-  std::shared_ptr<bool> quiet_ = std::make_shared<bool>(false);
+  // What the context's copies, which plans have, ask of the request that runs.
+  struct Hooks {
+    bool quiet = false;            // plans are only made to know what they would take
+    std::function<void()> poll{};  // may end it
+  };
+  static Context hooked(const std::shared_ptr<Hooks>& hooks, Context c);
+  std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
   Context context_;
   TextToImageOptions options_;
   std::shared_ptr<const text::ClipVocabulary> vocabulary_;
@@ -209,7 +217,6 @@ class TextToImage {
   // Of the request that runs.
   MemoryPolicy policy_;
   RunWork work_;
-  std::function<void()> poll_;  // between plans that are made; throws Cancelled
   std::function<void(const std::string&)> tell_;
   std::function<void(const StepView&)> step_;
   CircularAxes tiling_;

@@ -1,6 +1,7 @@
 // TextToImage: what a request takes of the device's memory, asked before anything runs.
 #include <algorithm>
 
+#include "base/error.h"
 #include "pipeline/text_to_image.h"
 
 namespace ebb {
@@ -106,6 +107,17 @@ class LiftedLimit {
   int64_t limit_;
 };
 
+// By what is wanted in any case. What earlier requests left on the device goes first where it is in
+// the way. Plans hold some memory from the first time on that they are asked for, so a promise of
+// another request is planned in the same order as its run.
+RunMemory first_memory(const MemoryChoice& c, int64_t limit, const std::function<void()>& release) {
+  RunMemory out{.policy = c.first, .stages = c.stages(c.first)};
+  if (out.peak() <= limit) return out;
+  release();
+  out.stages = c.stages(c.first);
+  return out;
+}
+
 // Behind the first one, which is the largest.
 std::vector<int64_t> smaller(std::span<const int64_t> sides) {
   return {sides.begin() + 1, sides.end()};
@@ -145,7 +157,7 @@ TextToImage::Sketch TextToImage::sketch(const ResolvedTextToImage& r) {
                              return Tensor(DType::f32, Upscaler::scaled(pixels.shape(), scale));
                            }};
   for (const RunPass& pass : r.passes) {
-    poll_();
+    context_.poll();
     out.inputs.push_back({encoded(r, pass, {}, &out.images)});
   }
   for (size_t i = 0; i < r.passes.size(); ++i)
@@ -213,7 +225,7 @@ class TextToImage::PixelModel {
 
   void run(const std::vector<PixelWork>& all) {
     for (const auto& [kind, shape, scale] : all) {
-      of_.poll_();
+      of_.context_.poll();
       device_.begin(stage_of(kind));
       if (kind == PixelWork::Kind::encode)
         encoding_.use(shape, of_.encoder(dtype_).needs(shape, policy_.decoder_tile),
@@ -225,7 +237,7 @@ class TextToImage::PixelModel {
     }
   }
   void decode(const Shape& latents) {
-    of_.poll_();
+    of_.context_.poll();
     decoding_.use(latents, of_.decoder(dtype_).needs(latents, policy_.decoder_tile),
                   policy_.one_by_one);
   }
@@ -262,7 +274,7 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     in.together = !policy.together;
     pipeline_of(r.passes[i]).drop(r.passes[i].request, in);  // is not wanted any more
     in.together = policy.together;
-    poll_();
+    context_.poll();
     denoisers.emplace_back(pipeline_of(r.passes[i]).needs(r.passes[i].request, in),
                            policy.one_by_one);
   }
@@ -303,16 +315,61 @@ std::vector<std::pair<std::string, int64_t>> TextToImage::peaks_in_other_dtypes(
   drop_plans(r, s);
   std::vector<std::pair<std::string, int64_t>> out;
   const DType own = pipeline_.dtype_of(r.first());
-  *quiet_ = true;
-  const std::shared_ptr<void> loud(nullptr, [quiet = quiet_](void*) { *quiet = false; });
+  hooks_->quiet = true;
+  const std::shared_ptr<void> loud(nullptr, [this](void*) { hooks_->quiet = false; });
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
     if (dtype == own) continue;
     ResolvedTextToImage other = r;
     for (RunPass& pass : other.passes) pass.request.dtype = dtype;
-    release();
-    const Sketch sketched = sketch(other);
-    out.emplace_back(name_of(dtype), smallest_memory(measures(other, sketched), limit).peak());
-    drop_plans(other, sketched);
+    out.emplace_back(name_of(dtype), smallest_peak(other, limit));
+  }
+  return out;
+}
+
+// With all measures that it needs, as if it were the first request.
+int64_t TextToImage::smallest_peak(const ResolvedTextToImage& r, int64_t limit) {
+  release();
+  const Sketch s = sketch(r);
+  const MemoryChoice choice = measures(r, s);
+  int64_t out = first_memory(choice, limit, [this] { release(); }).peak();
+  if (out > limit) out = smallest_memory(choice, limit).peak();
+  drop_plans(r, s);
+  return out;
+}
+
+// The request with fewer pictures at a time, and with smaller ones of its ratio: the first of each
+// that fits.
+std::vector<std::pair<std::string, int64_t>> TextToImage::fitting_requests(
+    const ResolvedTextToImage& r, const Sketch& s, int64_t limit) {
+  drop_plans(r, s);
+  std::vector<std::pair<std::string, int64_t>> out;
+  const auto add = [&](const ResolvedTextToImage& other, const std::string& flag) {
+    const int64_t peak = smallest_peak(other, limit);
+    if (peak <= limit) out.emplace_back(flag, peak);
+    return peak <= limit;
+  };
+  hooks_->quiet = true;
+  const std::shared_ptr<void> loud(nullptr, [this](void*) { hooks_->quiet = false; });
+  for (int64_t batch = r.first().batch / 2; batch > 0; batch /= 2) {
+    ResolvedTextToImage other = r;
+    other.set_batch(batch);
+    if (add(other, str("--batch ", batch))) break;
+  }
+  if (r.request.outpaint != Outpaint{}) return out;  // says the size
+  constexpr int64_t step = 64;                       // that all networks take
+  for (const int64_t share : {6, 4, 2, 1}) {         // of 8
+    const auto side = [&](int64_t n) { return std::max(step, n * share / 8 / step * step); };
+    TextToImageRequest q = r.request;
+    q.size = {.height = side(q.size.height), .width = side(q.size.width)};
+    if (q.size.height >= r.request.size.height || q.size.width >= r.request.size.width) break;
+    std::optional<ResolvedTextToImage> other;
+    try {
+      other = resolve(q);
+    } catch (const Error&) {  // too small for the rest of the request
+      break;
+    }
+    other->set_batch(r.first().batch);
+    if (add(*other, str("--size ", q.size.width, 'x', q.size.height))) break;
   }
   return out;
 }
@@ -328,6 +385,7 @@ MemoryChoice TextToImage::measures(const ResolvedTextToImage& r, const Sketch& s
       .upscaler_tiles = {},
       .stages = [&](const MemoryPolicy& p) { return stages(r, s, p); }};
   choice.dtypes = [&](int64_t limit) { return peaks_in_other_dtypes(r, s, limit); };
+  choice.fitting = [&](int64_t limit) { return fitting_requests(r, s, limit); };
   choice.decoder_tiles = smaller(LatentDecoder::sides(s.latents));
   if (upscaler_ || hires_upscaler_) choice.upscaler_tiles = smaller(Upscaler::sides());
   return choice;
@@ -365,16 +423,12 @@ int64_t TextToImage::limit() const {
   return options_.memory > 0 ? std::min(options_.memory, device) : device;
 }
 
-// Once a run, on entry. What earlier requests left on the device goes first where it is in the way.
+// Once a run, on entry.
 RunMemory TextToImage::planned(ResolvedTextToImage& r) {
   const LiftedLimit lifted(options_.memory > 0 ? context_.memory.get() : nullptr);
   const Sketch s = sketch(r);
   const MemoryChoice choice = measures(r, s);
-  RunMemory memory{.policy = choice.first, .stages = choice.stages(choice.first)};
-  if (memory.peak() > limit()) {
-    release();
-    memory.stages = choice.stages(choice.first);
-  }
+  RunMemory memory = first_memory(choice, limit(), [this] { release(); });
   if (memory.peak() <= limit()) return memory;
   if (r.free_batch()) return fit_batch(r, s);
   return choose_memory(choice, limit(), options_.memory > 0 ? "--memory" : "what is free");

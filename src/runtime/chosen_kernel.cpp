@@ -32,17 +32,20 @@ std::vector<ChosenKernel> choose_kernels(const Graph& g, const Context& context)
   }
   std::vector<Choice> choices;
   try {
-    choices = tuner.choose(uses, device);
+    choices = tuner.choose(uses, device, context.poll);
   } catch (const OutOfMemory& e) {
     context.log(str("tuner: measures nothing any more, as memory is short; kernels run by known ",
                     "choices or their best guess  ", e.what()));
-    choices = tuner.choose(uses, device);
+    choices = tuner.choose(uses, device, context.poll);
   }
   std::map<std::string, PreparedUse> prepared;  // by signature: equal uses share a program
   std::vector<ChosenKernel> nodes;
   for (size_t i = 0; i < uses.size(); ++i) {
     auto [it, fresh] = prepared.try_emplace(uses[i].sig.text());
-    if (fresh) it->second = prepare_use(uses[i], choices[i], device);
+    if (fresh) {
+      context.poll();
+      it->second = prepare_use(uses[i], choices[i], device);
+    }
     nodes.push_back({it->second.choice, uses[i].sig, it->second.program});
   }
   tuner.save();

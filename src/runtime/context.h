@@ -16,6 +16,9 @@ struct Context {
   std::shared_ptr<Device> device;
   std::shared_ptr<Tuner> tuner = nullptr;  // null: presets, else the kernels' best guess
   std::function<void(std::string_view)> log = [](std::string_view) {};
+  // Asked between the parts of long work: kernels that are chosen and measured, weights that are
+  // read and prepared. May throw, which ends it.
+  std::function<void()> poll = [] {};
   // Copies of a context share the count and the limit.
   std::shared_ptr<DeviceMemory> memory = std::make_shared<DeviceMemory>();
 

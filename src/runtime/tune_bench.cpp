@@ -106,8 +106,13 @@ bool faster(const Runner& a, const Runner& b) { return a.best < b.best; }
 
 class Race {
  public:
-  Race(std::span<const Contest> contests, Device& device, TuningCosts& costs)
-      : contests_(contests), device_(device), runners_(contests.size()), faults_(contests.size()) {
+  Race(std::span<const Contest> contests, Device& device, const RaceOptions& options,
+       TuningCosts& costs)
+      : contests_(contests),
+        device_(device),
+        options_(options),
+        runners_(contests.size()),
+        faults_(contests.size()) {
     {
       const Stopwatch watch(costs.prepare_s);
       for (size_t i = 0; i < contests.size(); ++i) prepare(i);
@@ -124,7 +129,8 @@ class Race {
     device.synchronize();
   }
 
-  Winner run(size_t contest, const RaceOptions& options) {
+  Winner run(size_t contest) {
+    poll();
     std::vector<Runner>& all = runners_[contest];
     const Call call = call_of(contest);
     constexpr double far = 1.6, unsure = 3e-6;  // of one run: times and seconds
@@ -133,16 +139,21 @@ class Race {
       drop(all, far, unsure);
       for (Runner& r : all) r.best = 1e30;
     }
-    for (int i = 0; i < options.rounds && (all.size() > 1 || i == 0); ++i) {
+    for (int i = 0; i < options_.rounds && (all.size() > 1 || i == 0); ++i) {
       measure(all, call, device_.on_host() ? 1 : 3);
-      drop(all, options.hopeless, 0);
+      drop(all, options_.hopeless, 0);
     }
     const Runner& best = *std::min_element(all.begin(), all.end(), faster);
     return {best.choice, best.best * 1e6};
   }
 
  private:
+  void poll() const {
+    if (options_.poll) options_.poll();
+  }
+
   void prepare(size_t contest) {
+    poll();
     for (const Choice& c : contests_[contest].candidates) {
       Runner r{c};
       const bool fine = attempt(
@@ -155,6 +166,7 @@ class Race {
 
   // The first run waits for the compiler and loads code.
   void warm_up(size_t contest) {
+    poll();
     const Call call = call_of(contest);
     std::erase_if(runners_[contest],
                   [&](const Runner& r) { return !attempt(contest, [&] { r.run(call); }); });
@@ -201,6 +213,7 @@ class Race {
 
   std::span<const Contest> contests_;
   Device& device_;
+  const RaceOptions& options_;
   std::vector<std::vector<Runner>> runners_;  // by contest
   std::vector<std::string> faults_;           // the first of each
   std::optional<SharedMemory> memory_;
@@ -214,10 +227,10 @@ class Race {
 std::vector<Winner> race(std::span<const Contest> contests, Device& device,
                          const RaceOptions& options, TuningCosts& costs) {
   std::vector<Winner> winners;
-  Race all(contests, device, costs);
+  Race all(contests, device, options, costs);
   const Stopwatch watch(costs.measure_s);
   for (size_t i = 0; i < contests.size(); ++i) {
-    winners.push_back(all.run(i, options));
+    winners.push_back(all.run(i));
     costs.candidates += static_cast<int64_t>(contests[i].candidates.size());
   }
   costs.contests += static_cast<int64_t>(contests.size());

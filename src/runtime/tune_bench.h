@@ -1,6 +1,7 @@
 // Measures candidates: interleaved rounds for each signature, many signatures at once.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@ namespace ebb {
 struct RaceOptions {
   int rounds = 3;          // after one in which slow candidates fall out
   double hopeless = 1.25;  // a candidate that is so many times slower than the best falls out
+  std::function<void()> poll = {};  // asked between contests; what it throws ends the race
 };
 
 // Candidates for one signature, at least one.

@@ -1,7 +1,5 @@
 #include "runtime/tuner.h"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/fields.h"
+#include "base/temporary.h"
 #include "base/version.h"
 #include "core/out_of_memory.h"
 #include "runtime/tune_bench.h"
@@ -160,7 +159,8 @@ std::optional<Choice> Tuner::known(const std::vector<Choice>& all, const Signatu
   return {};
 }
 
-std::vector<Choice> Tuner::choose(std::span<const Use> uses, Device& device) {
+std::vector<Choice> Tuner::choose(std::span<const Use> uses, Device& device,
+                                  const std::function<void()>& poll) {
   std::map<std::string, Choice> chosen;   // by signature
   std::map<std::string, size_t> waiting;  // by signature: the contest
   std::map<std::string, size_t> alike;    // by what contests have in common
@@ -184,17 +184,19 @@ std::vector<Choice> Tuner::choose(std::span<const Use> uses, Device& device) {
     if (fresh) contests.push_back({std::move(all), use.sig});
     waiting[text] = it->second;
   }
-  const std::vector<Choice> best = winners(contests, device);
+  const std::vector<Choice> best = winners(contests, device, poll);
   for (const auto& [text, contest] : waiting) chosen[text] = best[contest];
   std::vector<Choice> out;
   for (const std::string& text : texts) out.push_back(chosen.at(text));
   return out;
 }
 
-std::vector<Choice> Tuner::winners(const std::vector<Contest>& contests, Device& device) {
+std::vector<Choice> Tuner::winners(const std::vector<Contest>& contests, Device& device,
+                                   const std::function<void()>& poll) {
   std::vector<Choice> out;
   if (contests.empty()) return out;
-  const RaceOptions options = effort_ == Effort::fast ? RaceOptions{} : RaceOptions{12, 1.6};
+  RaceOptions options = effort_ == Effort::fast ? RaceOptions{} : RaceOptions{12, 1.6};
+  options.poll = poll;
   std::vector<Winner> won;
   try {
     won = race(contests, device, options, costs_);
@@ -215,7 +217,7 @@ std::vector<Choice> Tuner::winners(const std::vector<Contest>& contests, Device&
 
 void Tuner::save() {
   if (measured() == saved_ || path_.empty()) return;
-  const std::filesystem::path path(path_), temporary = str(path_, ".tmp-", ::getpid());
+  const std::filesystem::path path(path_), temporary = temporary_name(path_);
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   std::ofstream out(temporary);

@@ -9,6 +9,7 @@
 // `preset, <device>`); a measured line takes precedence.
 #pragma once
 
+#include <functional>
 #include <istream>
 #include <map>
 #include <optional>
@@ -55,7 +56,8 @@ class Tuner {
 
   // For each use the best of its kernels and of their candidates: the kept choice, or the winner of
   // interleaved rounds on random data, which is kept.
-  std::vector<Choice> choose(std::span<const Use> uses, Device& device);
+  std::vector<Choice> choose(std::span<const Use> uses, Device& device,
+                             const std::function<void()>& poll = {});
   // Writes the file, if anything was measured since, through a temporary one. Throws Error.
   void save();
   int64_t measured() const { return costs_.contests; }
@@ -69,7 +71,8 @@ class Tuner {
   void read(std::istream& in, const std::string& name);
   std::optional<Choice> known(const std::vector<Choice>& all, const Signature& sig,
                               const Device& device) const;
-  std::vector<Choice> winners(const std::vector<Contest>& contests, Device& device);
+  std::vector<Choice> winners(const std::vector<Contest>& contests, Device& device,
+                              const std::function<void()>& poll);
 
   std::string path_;
   Effort effort_;

@@ -90,7 +90,9 @@ class ChangedWeights::Plans {
 };
 
 ChangedWeights::ChangedWeights(Context context, bool keep)
-    : context_(std::move(context)), keep_(keep) {}
+    : context_(std::move(context)), keep_(keep) {
+  context_.poll = [] {};  // what was begun is finished: it is small
+}
 ChangedWeights::~ChangedWeights() = default;
 
 namespace {

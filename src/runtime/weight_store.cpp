@@ -82,6 +82,17 @@ class WeightStore::Preparer {
   }
 
  private:
+  // Where it ends the work, the device is done before the memory goes that it works in.
+  void poll() {
+    try {
+      context_.poll();
+    } catch (...) {
+      context_.device->synchronize();
+      if (on_.changed) on_.changed->finish();
+      throw;
+    }
+  }
+
   // A part of a value.
   struct Work {
     const PreparedValue* value;
@@ -115,6 +126,7 @@ class WeightStore::Preparer {
     g.update("out", out);
     Plan plan(g, context_);
     for (const Work& w : works) {
+      poll();
       for (size_t i = 0; i < w.sources.size(); ++i)
         plan.bind(str("in.", i), on_device(w.sources[i]));
       const Tensor whole = begun(*w.value);
@@ -151,6 +163,7 @@ class WeightStore::Preparer {
     if (!on_.changed) on_.changed = std::make_unique<ChangedWeights>(context_, store_.keep_);
     for (const Missing& m : missing) {
       if (m.changes.empty()) continue;
+      poll();
       const PreparedExpression& recipe = store_.expression_for(g_, *m.value);
       std::vector<ChangedWeights::Source> sources;
       for (const std::string& name : recipe.sources) sources.push_back(store_.changed_source(name));
@@ -171,6 +184,7 @@ class WeightStore::Preparer {
 
   // A value that is a weight as it is stored.
   void restore(const std::string& name) {
+    poll();
     const StoredWeight& w = store_.weights_.find(name)->second;
     const bool shared = store_.in_place(name, *context_.device);
     const Tensor t = shared ? counted(w.host) : place_of(name, w.type);

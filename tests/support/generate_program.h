@@ -61,6 +61,11 @@ class GenerateProgram : public Program {
   }
   std::string whole() const { return checkpoint({unet(), text(), autoencoder()}); }
   std::string png(const std::string& name = "x") const { return folder_ / (name + ".png"); }
+  // The whole checkpoint's picture of 64x64, by a step.
+  std::string to(const std::string& out, const std::string& flags = "") const {
+    return str("generate --device cpu --model ", whole(),
+               " --prompt fox --steps 1 --size 64 --out ", out, " ", flags);
+  }
   std::string generate(const std::string& model, const std::string& flags) const {
     return str("generate --device cpu --model ", model, " --steps 2 --size 64x48 --out ", png(),
                " ", flags);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "apps/cli/unused_flags.h"
+#include "base/by_flag.h"
 #include "base/error.h"
 #include "base/file_and_numbers.h"
 #include "io/mask_file.h"
@@ -51,7 +52,7 @@ Tensor mask_of(const std::string& file, size_t controls) {
   require(file.find('=') == std::string::npos || std::filesystem::exists(file, ignored),
           "generate: --control-mask must be FILE or K=FILE, where K, 1 to ", controls,
           ", is the number of a --control (got '", file, "')");
-  return io::read_mask(file);
+  return by_flag("generate: --control-mask", [&] { return io::read_mask(file); });
 }
 
 }  // namespace
@@ -62,7 +63,8 @@ LoadedModel with_controls(LoadedModel denoiser, const ControlFlags& flags) {
           flags.control_model.texts.size(), " for ", flags.control.texts.size(), ")");
   std::vector<LoadedComponent> networks;
   for (const std::string& file : flags.control_model.texts)
-    networks.push_back(load_control_network(file, denoiser));
+    networks.push_back(
+        by_flag("generate: --control-model", [&] { return load_control_network(file, denoiser); }));
   LoadedModel out = ebb::with_controls(std::move(denoiser), networks);
   require(flags.image_encoder.empty() || needs_image_encoder(out),
           "generate: --image-encoder has no effect without an IP-Adapter among --control-model  ",
@@ -93,7 +95,8 @@ std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
 }
 
 LoadedComponent upscaler_of(const ControlFlags& flags) {
-  return load_upscaler(upscale_text(flags.upscale).file, "generate: --upscale");
+  constexpr std::string_view flag = "generate: --upscale";
+  return by_flag(flag, [&] { return load_upscaler(upscale_text(flags.upscale).file, flag); });
 }
 
 double upscale_of(const ControlFlags& flags) {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <random>
 #include <set>
 
 #include "apps/cli/command.h"
@@ -137,9 +138,22 @@ void check_switch_values(const CLI::App& app, std::string_view command,
   }
 }
 
+// --seed -1 draws one, as in A1111, and tells it: the picture can be made again.
+std::vector<std::string> with_drawn_seed(std::vector<std::string> words) {
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    const bool apart = words[i] == "--seed" && i + 1 < words.size() && words[i + 1] == "-1";
+    if (!apart && words[i] != "--seed=-1") continue;
+    const std::string drawn = std::to_string(std::random_device{}());  // A1111's have 32 bits, too
+    std::fprintf(stderr, "seed: %s (drawn, as --seed is -1)\n", drawn.c_str());
+    (apart ? words[i + 1] : words[i]) = apart ? drawn : "--seed=" + drawn;
+  }
+  return words;
+}
+
 int run_command(const Command& command, const std::vector<std::string>& given) {
-  const std::vector<std::string> words = with_hyphens(given);
+  std::vector<std::string> words = with_hyphens(given);
   check_repeats(command, words);  // before a command reads some of them
+  words = with_drawn_seed(std::move(words));
   CLI::App app{std::string(command.summary), "ebb " + std::string(command.name)};
   app.footer("example:\n  " + std::string(command.example));
   app.set_help_flag("-h,--help", "the common options");

@@ -4,6 +4,7 @@
 
 #include "apps/cli/picture_output.h"
 #include "apps/cli/unused_flags.h"
+#include "base/by_flag.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "diffusion/solver/dialect.h"
@@ -33,7 +34,8 @@ void add_mask(const ModeFlags& f, TextToImageRequest& q) {
                      .invert = f.mask_invert,
                      .only_masked = f.only_masked,
                      .padding = f.mask_padding};
-  if (!f.mask.empty()) q.mask->picture = io::read_mask(f.mask);
+  if (!f.mask.empty())
+    q.mask->picture = by_flag("generate: --mask", [&] { return io::read_mask(f.mask); });
   if (f.mask_blur >= 0) q.mask->blur = f.mask_blur;
   if (f.masked_content != "auto")
     q.mask->content = masked_content(f.masked_content);
@@ -52,8 +54,8 @@ void add_noise(const ModeFlags& f, GenerateOptions& o) {
   NoiseVariation v{.seed_delta = f.ensd};
   if (!f.variation.empty()) {
     const size_t colon = f.variation.find(':');
-    require(colon != std::string::npos, "generate: --variation must be SEED:STRENGTH (got '",
-            f.variation, "')");
+    require(colon != std::string::npos && colon > 0 && colon + 1 < f.variation.size(),
+            "generate: --variation must be SEED:STRENGTH (got '", f.variation, "')");
     v.seed = f.variation.substr(0, colon), v.strength = f.variation.substr(colon + 1);
   }
   if (!f.seed_resize.empty()) v.drawn_for = image_size(f.seed_resize, "generate: --seed-resize");
@@ -112,10 +114,11 @@ void ModeFlags::add_to(TextToImageRequest& q) const {
                         "without --init");
   if (!outpaint.empty()) check_unused(*this, {"fit"}, "with --outpaint");
   q.image_guidance = image_guidance;
-  q.init = InitImage{.picture = io::read_image(init, 3),
-                     .strength = strength,
-                     .exact_steps = exact_steps,
-                     .fit = fit_rule(fit)};
+  q.init =
+      InitImage{.picture = by_flag("generate: --init", [&] { return io::read_image(init, 3); }),
+                .strength = strength,
+                .exact_steps = exact_steps,
+                .fit = fit_rule(fit)};
   add_mask(*this, q);
   if (!outpaint.empty()) q.outpaint = parse_outpaint(outpaint);
 }

@@ -57,6 +57,7 @@ void PreviewOutput::write(const Tensor& image) {
     io::write_picture(target_.file, image, {});
   } catch (const Error& e) {
     ended_ = true;
+    if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);  // the line of progress
     std::fprintf(stderr, "warning: --preview: %s; goes on without previews\n",
                  printable(e.what()).c_str());
   }

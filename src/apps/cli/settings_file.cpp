@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/by_flag.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
@@ -188,7 +189,7 @@ void set_config(std::vector<Field> fields, FieldTexts& diffusion, const std::str
 }
 
 Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& picture) {
-  const auto text = io::read_picture_text(picture);
+  const auto text = by_flag("generate: --like", [&] { return io::read_picture_text(picture); });
   if (const auto own = text.find(std::string(settings_keyword)); own != text.end()) {
     const std::string subject = str("like ", picture);
     Json j = parsed(own->second, subject);

@@ -55,8 +55,9 @@ Context open_device(CommonOptions o) {
   resolve(o);
   check_choices(o, [](std::string_view field) { return str(field, ": unknown value"); });
   Context c = open_context(o.device, {.threads = o.threads});
-  c.log = [](std::string_view line) {
-    std::fprintf(stderr, "note: %.*s\n", static_cast<int>(line.size()), line.data());
+  const char* over = isatty(STDERR_FILENO) != 0 && knows_sequences() ? "\r\033[K" : "";
+  c.log = [over](std::string_view line) {  // over the line of progress
+    std::fprintf(stderr, "%snote: %.*s\n", over, static_cast<int>(line.size()), line.data());
   };
   if (small_letters(o.device) == "auto") say_why_not_cuda(c);
   if (o.tune != "off")

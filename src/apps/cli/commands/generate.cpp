@@ -388,10 +388,14 @@ int run(const GenerateFlags& o) {
   events.picture = [&](const Picture& p) { files.add(p); };
   std::optional<PreviewOutput> preview = preview_of(o, pipeline, request);
   if (preview) events.step = [&](const StepView& s) { preview->show(s); };
-  events.planned = [](const RunMemory& m) {
+  events.planned = [&](const RunMemory& m) {
+    line.finish();  // which is shown again
     std::fprintf(stderr, "memory: at most %s\n", text_of(m).c_str());
   };
-  events.tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); };
+  events.tell = [&](const std::string& text) {
+    line.finish();
+    std::fprintf(stderr, "%s\n", text.c_str());
+  };
   return run_into(
       files, o, request, [&] { return pipeline.run(request, events); }, line, signals);
 }

@@ -10,11 +10,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "io/picture_file.h"
 #include "io/safetensors.h"
 #include "models/model.h"
 #include "pipeline/checkpoint_summary.h"
 #include "pipeline/component.h"
 #include "pipeline/diffusers_folder.h"
+#include "pipeline/file_purpose.h"
 #include "pipeline/load_model.h"
 #include "train/checkpoint.h"
 #include "train/model_weights.h"
@@ -53,6 +55,7 @@ struct Recognised {
   std::vector<Part> parts = {};
   Summary summary = {};
   std::vector<std::pair<std::string, std::string>> adapter = {};  // facts, by name
+  std::string use = {};                                           // which flag takes it
 };
 
 // A file that changes another network's weights.
@@ -80,6 +83,17 @@ Recognised recorded(const std::string& model, const std::string& config) {
   return out;
 }
 
+// Latents and images that ebb generate and ebb sample write. "": it has none.
+std::string numbers_in(const io::TensorFile& file) {
+  const auto software = file.metadata().find("Software");
+  if (software == file.metadata().end() || !software->second.starts_with("ebb ")) return "";
+  if (file.entries().size() != 1) return "";
+  const auto& e = file.entries()[0];
+  if (e.name != "latents" && e.name != "images") return "";
+  return str(e.name, " of ", e.shape[0], e.shape[0] == 1 ? " picture" : " pictures", " by ",
+             software->second, ", not a model");
+}
+
 // By what ebb's own files say, or else by the tensors' names and shapes.
 Recognised recognise(const io::TensorFile& file, const Options& o) {
   const auto known = [](const Model& m, ModelConfig config) {
@@ -104,6 +118,10 @@ Recognised recognise(const io::TensorFile& file, const Options& o) {
   if (adapters::is_adapter(file)) return adapter_in(file, o.file);
   const nn::FileShapes shapes = train::shapes_of(file);
   Recognised out;
+  if (std::string numbers = numbers_in(file); !numbers.empty()) {
+    out.summary = {{"numbers", std::move(numbers)}};
+    return out;
+  }
   std::vector<Component> components = recognise_components(shapes);
   for (Component& c : components) {
     try {
@@ -175,6 +193,7 @@ void print_json(const io::TensorFile& file, const Recognised& r) {
   for (const auto& [name, text] : r.adapter)
     j["adapter"][name == "adapter" ? "kinds" : name] = text;
   if (!r.fault.empty()) j["fault"] = r.fault;
+  if (!r.use.empty()) j["use"] = r.use;
   if (!r.guessed.empty()) j["guessed"] = r.guessed;
   j["metadata"] = file.metadata();
   cli::print_json(j);
@@ -186,6 +205,13 @@ std::string moments_text(const io::TensorFile& file) {
 }
 
 void print_line(const std::string& text) { std::puts(printable(text).c_str()); }
+
+void print_texts(const std::map<std::string, std::string>& texts, bool all) {
+  for (const auto& [key, value] : texts) {
+    const bool cut = value.size() > 120 && !all;
+    print_line(str("  ", key, " = ", value.substr(0, cut ? 117 : value.size()), cut ? "..." : ""));
+  }
+}
 
 void print_summary(const Summary& summary) {
   constexpr size_t column = 12;
@@ -203,8 +229,10 @@ void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
     print_line(name + std::string(12 - name.size(), ' ') + text);
   const bool empty = file.entries().empty();
   if (empty) print_line(r.fault);
+  if (!r.use.empty()) print_line("use         " + r.use);
   if (r.parts.empty() && r.adapter.empty() && r.model.empty() && !empty && !r.fault.empty())
-    print_line("model       not recognised: " + r.fault);
+    print_line("model       not recognised: " +
+               r.fault.substr(r.fault.starts_with("model: ") ? 7 : 0));
   if (!r.model.empty()) {
     print_line("model       " + r.model);
     print_line("config      " + config_text(r));
@@ -213,10 +241,7 @@ void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
   if (!empty)
     print_line(str("parameters  ", parameters(file), moments_text(file), " in ",
                    file.entries().size(), " tensors"));
-  for (const auto& [key, value] : file.metadata()) {
-    const bool cut = value.size() > 120 && !all;
-    print_line(str("  ", key, " = ", value.substr(0, cut ? 117 : value.size()), cut ? "..." : ""));
-  }
+  print_texts(file.metadata(), all);
   constexpr size_t shown = 20, column = 56;
   for (size_t i = 0; i < file.entries().size() && (all || i < shown); ++i) {
     const auto& e = file.entries()[i];
@@ -225,6 +250,47 @@ void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
   }
   if (!all && file.entries().size() > shown)
     print_line(str("  ... ", file.entries().size() - shown, " more (--all)"));
+}
+
+// Pictures and what is there by mistake are called what they are. False: it may be a checkpoint.
+bool print_other(const Options& o) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  require(fs::exists(o.file, ignored), "info: there is no such file or folder  ", o.file);
+  if (fs::is_directory(o.file, ignored)) {
+    const bool training = fs::exists(fs::path(o.file) / "metrics.jsonl", ignored);
+    const bool models = std::ranges::any_of(
+        fs::directory_iterator(o.file, ignored), [](const fs::directory_entry& e) {
+          return e.path().filename().string().starts_with("model-");
+        });
+    require(training || models || !component_weights(o.file).empty(),
+            "info: the folder has no checkpoint: neither diffusers' model_index.json or weights, "
+            "nor model-<step>.safetensors of ebb train  ",
+            o.file);
+    return false;
+  }
+  if (!fs::is_regular_file(o.file, ignored)) return false;
+  require(fs::file_size(o.file, ignored) > 0, "info: the file is empty (0 bytes)  ", o.file);
+  require(!o.file.ends_with(".npy"),
+          "info: an array of NumPy has no model, only numbers, such as latents of --out FILE.npy  ",
+          o.file);
+  if (!io::picture_format(o.file)) return false;
+  const auto texts = io::read_picture_text(o.file);
+  const bool own = texts.contains("ebb"), settings = texts.contains("parameters");
+  const std::string use = own        ? str("ebb generate --like ", o.file, " makes it again")
+                          : settings ? str("ebb generate --like ", o.file, " --model CHECKPOINT ",
+                                           "follows its settings")
+                                     : "ebb generate takes it as --init, --mask or --control";
+  if (o.json) {
+    cli::print_json({{"picture", true}, {"use", use}, {"metadata", texts}});
+    return true;
+  }
+  print_line(str("picture     ", own        ? "with the settings of ebb"
+                                 : settings ? "with settings as A1111 writes them"
+                                            : "without settings"));
+  print_line("use         " + use);
+  print_texts(texts, o.all);
+  return true;
 }
 
 // The newest model of a folder; where that is damaged, the Error names an older one that is whole.
@@ -265,8 +331,10 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
       print_folder(*o);
       return 0;
     }
+    if (print_other(*o)) return 0;
     const auto file = open_file(*o);
-    const Recognised r = recognise(file, *o);
+    Recognised r = recognise(file, *o);
+    if (r.fault.empty()) r.use = use_text(file, o->file);
     o->json ? print_json(file, r) : print_text(file, r, o->all);
     return 0;
   };
