@@ -170,7 +170,7 @@ TEST_F(Cli, unknown_flag__suggests_one) {
 TEST_F(Cli, file_that_is_no_checkpoint__is_called_what_it_is) {
   const std::string png = images(8) + "/a.png", json = folder_ / "a.json";
   put_file(json, R"({"steps": 3})");
-  for (const char* command : {"sample ", "info ", "eval --data x "})
+  for (const char* command : {"sample ", "eval --data x "})
     EXPECT_EQ(error_line(str(command, png)),
               str("safetensors: must be a safetensors file (this is a PNG image)  ", png));
   EXPECT_EQ(error_line(str("info ", json)),
