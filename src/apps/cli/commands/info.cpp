@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/parse_json.h"
 #include "io/safetensors.h"
 #include "models/model.h"
 #include "pipeline/checkpoint_summary.h"
@@ -143,7 +144,7 @@ int64_t parameters(const io::TensorFile& file) {
 
 // null where there is none, or a damaged one.
 nlohmann::ordered_json config_json(const std::string& text) {
-  auto j = nlohmann::ordered_json::parse(text, nullptr, false);
+  auto j = parse_json<nlohmann::ordered_json>(text);
   return j.is_discarded() ? nlohmann::ordered_json() : j;
 }
 
