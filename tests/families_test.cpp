@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "models/config_fields.h"
 #include "pipeline/checkpoint_layouts.h"
 #include "pipeline/text_stage.h"
+#include "support/files.h"
 #include "text/text_encoder.h"
 
 namespace ebb::testing {
@@ -138,9 +140,35 @@ TEST(encoder_rules, family__is_the_one_that_the_encoders_can_be_read_by) {
   const NamedModel clip = find_component("clip_g");
   LoadedComponent text{{clip.model, clip.config, ""}, nullptr};
   parse_fields(text.component.config.fields(), "{width=64 layers=4}");
-  const auto rules = encoder_rules(*find_component("sdxl").model, xl, {text}, 0);
+  const auto rules = encoder_rules(*find_component("sdxl").model, xl, {text}, {});
   ASSERT_EQ(rules.size(), 1u);
   EXPECT_EQ(rules[0].family->name, "Stable Diffusion XL refiner");
+}
+
+// A1111 counts another layer of Stable Diffusion 1's encoder alone; others do of every one.
+TEST(encoder_rules, clip_skip__is_followed_by_the_encoders_that_the_program_follows_it_by) {
+  const auto layers = [](const char* denoiser, const std::vector<const char*>& texts,
+                         ClipSkip skip) {
+    std::vector<LoadedComponent> encoders;
+    for (const char* name : texts) {
+      const NamedModel m = find_component(name);
+      encoders.push_back({{m.model, m.config, ""}, nullptr});
+    }
+    const NamedModel net = find_component(denoiser);
+    std::vector<int64_t> out;
+    for (const EncoderRule& r : encoder_rules(*net.model, net.config, encoders, skip))
+      out.push_back(r.reading.layer);
+    return out;
+  };
+  using Layers = std::vector<int64_t>;
+  const std::vector<const char*> xl{"clip_l", "clip_g"};
+  EXPECT_EQ(layers("sdxl", xl, {}), (Layers{2, 2}));
+  EXPECT_EQ(layers("sdxl", xl, {3, "a1111"}), (Layers{2, 2}));
+  EXPECT_EQ(layers("sdxl", xl, {3, "comfy"}), (Layers{3, 3}));
+  EXPECT_EQ(layers("sdxl_refiner", {"clip_g"}, {3, "a1111"}), (Layers{2}));
+  EXPECT_EQ(layers("sd2", {"clip_h"}, {3, "a1111"}), (Layers{2}));
+  EXPECT_EQ(layers("sd2", {"clip_h"}, {3, "ebb"}), (Layers{3}));
+  EXPECT_EQ(layers("sd15", {"clip_l"}, {3, "a1111"}), (Layers{3}));
 }
 
 }  // namespace ebb::testing
