@@ -131,6 +131,27 @@ TEST_F(Containers, xl__keeps_its_second_encoder_and_its_markers) {
   EXPECT_EQ(bytes_by_name(back), bytes_by_name(file));
 }
 
+TEST_F(Containers, scheduler_of_a_folder__is_copied_or_what_is_lost_is_said) {
+  const std::string file = whole(), folder = folder_ / "lcm", other = folder_ / "other",
+                    back = folder_ / "back.safetensors";
+  convert(file + " " + folder);
+  const std::string scheduler = R"({"_class_name": "LCMScheduler", "beta_schedule": "linear",
+    "beta_start": 0.0001, "beta_end": 0.02, "prediction_type": "sample", "steps_offset": 1,
+    "original_inference_steps": 40, "timestep_spacing": "trailing"})";
+  put_file(folder + "/scheduler/scheduler_config.json", scheduler);
+  convert(str(folder, " ", other, " --layout diffusers"));
+  EXPECT_EQ(file_bytes(other + "/scheduler/scheduler_config.json"), scheduler);
+  EXPECT_EQ(nlohmann::json::parse(file_bytes(other + "/model_index.json"))["scheduler"][1],
+            "LCMScheduler");
+  const std::string said = run_program(str("convert ", folder, " ", back)).text;
+  EXPECT_NE(said.find("these flags do: --precond x0 --betas linear\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("the folder's is LCMScheduler; to ebb generate these flags say so: "
+                      "--sampler lcm --schedule "),
+            std::string::npos)
+      << said;
+  EXPECT_FALSE(io::TensorFile::open(back).metadata().contains("modelspec.prediction_type"));
+}
+
 TEST_F(Containers, dtype__rounds_floats_and_nothing_else) {
   Tensor ids(DType::i64, {2}), wide(DType::f32, {2});
   ids.span<int64_t>()[1] = 77;
@@ -182,10 +203,10 @@ TEST_F(Containers, interrupted_conversion__leaves_nothing) {
   const std::string in = folder_ / "in.safetensors", out = folder_ / "out.safetensors";
   io::write_safetensors(in, tensors);
   // once the file is begun, under a temporary name
-  const Output done = run_program(
-      str("--version; { '", program_path(), "' convert ", in, " ", out, " --dtype f16 & ",
-          "while kill -0 $!; do for f in ", out, ".tmp-*; do if [ -s \"$f\" ]; ",
-          "then kill -TERM $!; break 2; fi; done; done; wait $!; }"));
+  const Output done = run_program(str("--version; { '", program_path(), "' convert ", in, " ", out,
+                                      " --dtype f16 & ", "while kill -0 $!; do for f in ", out,
+                                      ".tmp-*; do if [ -s \"$f\" ]; ",
+                                      "then kill -TERM $!; break 2; fi; done; done; wait $!; }"));
   EXPECT_EQ(done.code, 143) << done.text;
   EXPECT_NE(done.text.find("convert: interrupted by signal 15; nothing was written to " + out),
             std::string::npos)
