@@ -79,6 +79,28 @@ TEST_F(Containers, one_model_in_each__makes_the_same_latents) {
       "folder: has no variant ema (fp16)  ");
 }
 
+// The flag is for every folder that is named, whichever component it has.
+TEST_F(Containers, variant__is_that_of_every_folder) {
+  const std::string file = whole(), folder = folder_ / "diffusers", vae = folder + "/vae";
+  const std::string expected = latents(file);
+  convert(file + " " + folder);
+  const std::string weights = vae + "/diffusion_pytorch_model";
+  for (const char* variant : {".fp16", ".ema"})
+    std::filesystem::copy_file(weights + ".safetensors", str(weights, variant, ".safetensors"));
+  std::filesystem::remove(weights + ".safetensors");
+  const std::string several = "folder: has several variants; --variant names one (ema, fp16)  ";
+  EXPECT_EQ(error_line(str("generate --prompt x --model ", file, " --vae ", vae)), several + vae);
+  EXPECT_EQ(latents(file, str("--variant ema --vae ", vae)), expected);
+  EXPECT_EQ(latents(folder, "--variant fp16"), expected);  // the others have none
+  EXPECT_EQ(error_line("info " + vae), several + vae);
+  EXPECT_EQ(run_program(str("info --variant fp16 ", vae)).code, 0);
+  EXPECT_EQ(run_program(str("info --variant fp16 ", folder)).code, 0);
+  EXPECT_EQ(error_line(str("info --variant fp16 ", file)),
+            "info: --variant is of folders of diffusers (fp16)  " + file);
+  EXPECT_EQ(error_line(str("generate --prompt x --variant fp16 --model ", file)),
+            "generate: --variant is of folders of diffusers (fp16)  " + file);
+}
+
 TEST_F(Containers, original_to_diffusers_and_back__is_the_same_file) {
   const std::string file = whole(), folder = folder_ / "diffusers",
                     back = folder_ / "back.safetensors";

@@ -24,11 +24,12 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string file, model;
+  std::string file, model, variant;
   bool json = false;
   bool all = false;
   void fields(auto&& f) {
     f("model", model, "take the file for this model instead of recognising it");
+    f("variant", variant, "of a folder's files that are there in several: fp16");
     f("all", all, "list every tensor");
     f("json", json, "print one JSON object on standard output");
   }
@@ -232,7 +233,7 @@ void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
 io::TensorFile open_file(Options& o) {
   const std::string given = o.file;
   if (std::filesystem::is_directory(given)) {
-    const std::string component = component_weights(given);  // of a folder of diffusers
+    const std::string component = component_weights(given, o.variant);
     o.file = component.empty() ? train::find_model_file(given) : component;
   }
   try {
@@ -246,7 +247,7 @@ io::TensorFile open_file(Options& o) {
 
 // Of diffusers' layout: its components lie in files of their own.
 void print_folder(const Options& o) {
-  const Summary summary = summary_of_folder(o.file);
+  const Summary summary = summary_of_folder(o.file, o.variant);
   if (!o.json) return print_summary(summary);
   nlohmann::ordered_json j, lines = nlohmann::ordered_json::array();
   for (const auto& [name, text] : summary) lines.push_back({name, text});
@@ -262,6 +263,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
       "diffusers or of a training run");
   add_flags(app, fields_of(*o));
   return [o, &app] {
+    require(o->variant.empty() || std::filesystem::is_directory(o->file),
+            "info: --variant is of folders of diffusers (", o->variant, ")  ", o->file);
     if (std::filesystem::exists(std::filesystem::path(o->file) / "model_index.json")) {
       print_folder(*o);
       return 0;
