@@ -9,8 +9,8 @@
 
 namespace ebb {
 
-// Arrays and objects within each other that are read. nlohmann's copies, comparisons and dump() of a
-// value call themselves at every level, so that the depth of what others wrote must be bounded.
+// Arrays and objects within each other that are read. nlohmann's copies, comparisons and dump() of
+// a value call themselves at every level, so that the depth of what others wrote must be bounded.
 constexpr int json_depth_limit = 64;
 
 // Whether those in `text`, which need not be JSON, go deeper.
