@@ -79,6 +79,28 @@ TEST_F(Containers, one_model_in_each__makes_the_same_latents) {
       "folder: has no variant ema (fp16)  ");
 }
 
+// The flag is for every folder that is named, whichever component it has.
+TEST_F(Containers, variant__is_that_of_every_folder) {
+  const std::string file = whole(), folder = folder_ / "diffusers", vae = folder + "/vae";
+  const std::string expected = latents(file);
+  convert(file + " " + folder);
+  const std::string weights = vae + "/diffusion_pytorch_model";
+  for (const char* variant : {".fp16", ".ema"})
+    std::filesystem::copy_file(weights + ".safetensors", str(weights, variant, ".safetensors"));
+  std::filesystem::remove(weights + ".safetensors");
+  const std::string several = "folder: has several variants; --variant names one (ema, fp16)  ";
+  EXPECT_EQ(error_line(str("generate --prompt x --model ", file, " --vae ", vae)), several + vae);
+  EXPECT_EQ(latents(file, str("--variant ema --vae ", vae)), expected);
+  EXPECT_EQ(latents(folder, "--variant fp16"), expected);  // the others have none
+  EXPECT_EQ(error_line("info " + vae), several + vae);
+  EXPECT_EQ(run_program(str("info --variant fp16 ", vae)).code, 0);
+  EXPECT_EQ(run_program(str("info --variant fp16 ", folder)).code, 0);
+  EXPECT_EQ(error_line(str("info --variant fp16 ", file)),
+            "info: --variant is of folders of diffusers (fp16)  " + file);
+  EXPECT_EQ(error_line(str("generate --prompt x --variant fp16 --model ", file)),
+            "generate: --variant is of folders of diffusers (fp16)  " + file);
+}
+
 TEST_F(Containers, original_to_diffusers_and_back__is_the_same_file) {
   const std::string file = whole(), folder = folder_ / "diffusers",
                     back = folder_ / "back.safetensors";
@@ -129,6 +151,27 @@ TEST_F(Containers, xl__keeps_its_second_encoder_and_its_markers) {
   EXPECT_TRUE(std::filesystem::exists(folder + "/text_encoder_2/model.safetensors"));
   convert(folder + " " + back);
   EXPECT_EQ(bytes_by_name(back), bytes_by_name(file));
+}
+
+TEST_F(Containers, scheduler_of_a_folder__is_copied_or_what_is_lost_is_said) {
+  const std::string file = whole(), folder = folder_ / "lcm", other = folder_ / "other",
+                    back = folder_ / "back.safetensors";
+  convert(file + " " + folder);
+  const std::string scheduler = R"({"_class_name": "LCMScheduler", "beta_schedule": "linear",
+    "beta_start": 0.0001, "beta_end": 0.02, "prediction_type": "sample", "steps_offset": 1,
+    "original_inference_steps": 40, "timestep_spacing": "trailing"})";
+  put_file(folder + "/scheduler/scheduler_config.json", scheduler);
+  convert(str(folder, " ", other, " --layout diffusers"));
+  EXPECT_EQ(file_bytes(other + "/scheduler/scheduler_config.json"), scheduler);
+  EXPECT_EQ(nlohmann::json::parse(file_bytes(other + "/model_index.json"))["scheduler"][1],
+            "LCMScheduler");
+  const std::string said = run_program(str("convert ", folder, " ", back)).text;
+  EXPECT_NE(said.find("these flags do: --precond x0 --betas linear\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("the folder's is LCMScheduler; to ebb generate these flags say so: "
+                      "--sampler lcm --schedule "),
+            std::string::npos)
+      << said;
+  EXPECT_FALSE(io::TensorFile::open(back).metadata().contains("modelspec.prediction_type"));
 }
 
 TEST_F(Containers, dtype__rounds_floats_and_nothing_else) {

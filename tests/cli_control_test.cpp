@@ -120,6 +120,15 @@ TEST_F(CliControl, image_adapter__acts_in_its_region_and_through_its_blocks) {
             in_order);
 }
 
+// It reads the middle of its image, whatever the flag says.
+TEST_F(CliControl, resizing_for_an_image_adapter__is_refused) {
+  const std::string adapter = "--control none=" + image() + " --control-model " + image_adapter() +
+                              " --image-encoder " + image_encoder() + " --control-resize stretch ";
+  EXPECT_EQ(testing::error_line(generate(whole(), "--prompt fox " + adapter)),
+            "control: --control-resize has no effect: an IP-Adapter reads the middle of its image");
+  pixels(adapter + "--control canny=" + image() + " --control-model " + network());
+}
+
 TEST_F(CliControl, masks_and_blocks_that_say_nothing__are_refused) {
   const std::string one = "--control none=" + image() + " --control-model " + image_adapter(),
                     flags = one + " --image-encoder " + image_encoder() + ' ',

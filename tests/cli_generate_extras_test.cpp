@@ -177,6 +177,19 @@ TEST_F(CliGenerateExtras, lora__is_in_the_text_by_its_tag_and_hash) {
   EXPECT_EQ(text.find_first_not_of("0123456789abcdef", at + key.size()), at + key.size() + 12);
 }
 
+TEST_F(CliGenerateExtras, lora_of_a_picture_that_is_gone__is_named_by_its_number) {
+  const std::string second = folder_ / "second.safetensors", first = png("first");
+  std::filesystem::copy_file(lora(), second);
+  made(str("--lora ", lora(), " --lora ", second));
+  std::filesystem::rename(png(), first);
+  std::filesystem::remove(second);
+  EXPECT_EQ(
+      error_line(str("generate --device cpu --like ", first, " --out ", png())),
+      str("generate: --lora number 2 of the picture does not exist here; --lora names others, "
+          "all of them anew (",
+          second, ")  ", first));
+}
+
 TEST_F(CliGenerateExtras, strengths_beyond_sense__are_refused_where_they_are_named) {
   const std::string file = lora(), rule = ": the strength must be a number from -10000 to 10000 ";
   EXPECT_EQ(error("--lora " + file + ":1e99"),

@@ -1,6 +1,7 @@
 // Settings from pictures and files: `ebb generate --like`, `--config`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -135,6 +136,66 @@ TEST_F(CliLike, text_of_the_web_ui__gives_its_settings) {
   EXPECT_EQ(text.at("parameters").substr(0, 93),
             "a fox\nNegative prompt: water\nSteps: 3, Sampler: Euler a, Schedule type: Karras, CFG "
             "scale: 4.");
+}
+
+TEST_F(CliLike, size_of_the_noise_that_is_none__is_an_error) {
+  const std::string picture = png("theirs"), model = whole();
+  for (const char* size : {"many", "512xmany"}) {
+    io::write_png(picture, Tensor(DType::u8, {8, 8, 3}),
+                  {{"parameters", str("fox\nSteps: 2, Sampler: Euler a, Seed: 7, Size: 64x48, Seed "
+                                      "resize from: ",
+                                      size)}});
+    EXPECT_EQ(error_line(like(picture, "--model " + model)).find("like: Seed resize from"), 0u)
+        << size;
+  }
+}
+
+// It says the size of the second pass instead of its scale, where one was given.
+TEST_F(CliLike, second_pass_of_the_web_ui__is_that_of_its_scale_or_its_size) {
+  const std::string model = whole(), picture = png("theirs");
+  const auto theirs = [&](const std::string& resize) {
+    io::write_png(picture, Tensor(DType::u8, {8, 8, 3}),
+                  {{"parameters",
+                    "fox\nSteps: 2, Sampler: Euler a, Seed: 7, Size: 64x48, Denoising "
+                    "strength: 0.5, Hires resize: " +
+                        resize + ", Hires steps: 1, Hires upscaler: Latent"}});
+    return like(picture, "--overwrite --model " + model);
+  };
+  for (const char* resize : {"96x0", "0x72", "96x72"}) {
+    const Output out = run_program(theirs(resize));
+    ASSERT_EQ(out.code, 0) << out.text;
+    const auto j = nlohmann::json::parse(io::read_picture_text(png("again")).at("ebb"));
+    EXPECT_EQ(j.at("hires"), "1.5:latent:1:0.5") << resize;
+    EXPECT_EQ(io::read_image(png("again")).shape(), Shape({72, 96, 3})) << resize;
+  }
+  EXPECT_EQ(error_line(theirs("96x96")),
+            "generate: the picture was enlarged from 64x48 to 96x96 and cropped, which ebb does "
+            "not do; --hires SCALE enlarges it whole  " +
+                picture);
+}
+
+// It does not say a blur of 0.
+TEST_F(CliLike, mask_of_the_web_ui__is_told_by_any_of_its_settings) {
+  const std::string model = whole(), picture = png("theirs"), start = png("start");
+  Tensor white(DType::u8, {48, 64, 3});
+  std::ranges::fill(white.span<uint8_t>(), uint8_t{255});
+  io::write_png(start, white);
+  for (const char* setting : {"Inpaint area: Only masked, Masked area padding: 8",
+                              "Mask mode: Inpaint not masked", "Masked content: fill"}) {
+    io::write_png(picture, Tensor(DType::u8, {8, 8, 3}),
+                  {{"parameters", str("fox\nSteps: 2, Sampler: Euler a, Seed: 7, Size: 64x48, "
+                                      "Denoising strength: 0.5, ",
+                                      setting)}});
+    const std::string flags = str("--overwrite --model ", model, " --init ", start);
+    EXPECT_EQ(error_line(like(picture, flags)),
+              "generate: the picture was made with a mask; --mask FILE names it  " + picture);
+  }
+  const Output out = run_program(
+      like(picture, str("--overwrite --model ", model, " --init ", start, " --mask ", start)));
+  ASSERT_EQ(out.code, 0) << out.text;
+  const auto j = nlohmann::json::parse(io::read_picture_text(png("again")).at("ebb"));
+  EXPECT_EQ(j.at("mask_blur"), 0);
+  EXPECT_EQ(j.at("masked_content"), "fill");
 }
 
 // Without AVX-512 last bits depend on where tensors lie (docs/numerics.md), which is another place

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "models/config_fields.h"
 #include "pipeline/checkpoint_layouts.h"
 #include "pipeline/text_stage.h"
+#include "support/files.h"
 #include "text/text_encoder.h"
 
 namespace ebb::testing {
@@ -132,15 +134,119 @@ TEST(families, text_encoders_of_diffusers_folders__have_the_layers_that_they_hav
   EXPECT_EQ(layers("sd2", "{width=1024 layers=23}"), 23);
 }
 
+// What diffusers makes of its config: names of residual and transformer blocks, with the channels
+// that they have.
+std::map<std::string, int64_t> blocks_by_config(const nlohmann::json& j) {
+  std::map<std::string, int64_t> out;
+  const auto channels = j.at("block_out_channels").get<std::vector<int64_t>>();
+  const size_t levels = channels.size(), blocks = j.at("layers_per_block");
+  const auto put = [&](const std::string& at, int64_t width, size_t count, const auto& attends,
+                       const nlohmann::json& depths) {
+    for (size_t b = 0; b < count; ++b) {
+      out[str(at, ".resnets.", b)] = width;
+      const int64_t depth = depths.is_array() ? depths.at(b) : depths;
+      for (int64_t t = 0; attends && t < depth; ++t)
+        out[str(at, ".attentions.", b, ".transformer_blocks.", t)] = width;
+    }
+  };
+  const nlohmann::json& down = j.at("transformer_layers_per_block");
+  nlohmann::json up(down);
+  std::reverse(up.begin(), up.end());
+  if (j.contains("reverse_transformer_layers_per_block"))
+    up = j["reverse_transformer_layers_per_block"];
+  for (size_t i = 0; i < levels; ++i) {
+    put(str("down_blocks.", i), channels[i], blocks,
+        j.at("down_block_types")[i] == "CrossAttnDownBlock2D", down.at(i));
+    put(str("up_blocks.", i), channels[levels - 1 - i], blocks + 1,
+        j.at("up_block_types")[i] == "CrossAttnUpBlock2D", up.at(i));
+  }
+  if (j.at("mid_block_type").is_null()) return out;
+  const bool attends = j["mid_block_type"] == "UNetMidBlock2DCrossAttn";
+  out["mid_block.resnets.0"] = channels.back();
+  if (attends) put("mid_block", channels.back(), 1, attends, down.back());
+  if (attends) out["mid_block.resnets.1"] = channels.back();
+  return out;
+}
+
+TEST(families, unet_configs_of_diffusers_folders__have_the_blocks_of_the_network) {
+  const Model& model = *find_component("sd15").model;
+  for (const Preset& preset : model.presets) {
+    SCOPED_TRACE(preset.name);
+    const Component net{&model, preset.config, ""};
+    const auto places = diffusers_places({net})[0].places;
+    std::map<std::string, int64_t> is;
+    for (const nn::Weight& w : weights_of(model, preset.config)) {
+      const std::string name = places(w.name).name;
+      for (const std::string end : {".conv1.weight", ".attn1.to_q.weight"})
+        if (name.ends_with(end))
+          is[name.substr(0, name.size() - end.size())] = nn::file_shape(w)[0];
+    }
+    const auto config = nlohmann::json::parse(diffusers_files({net}, {}).at("unet/config.json"));
+    EXPECT_EQ(blocks_by_config(config), is) << config;
+  }
+}
+
+TEST(families, unet_that_diffusers_cannot_have__is_an_error) {
+  for (const char* fields : {"{input_depths=[1,1,0,1,1,1,0,0]}", "{middle_depth=0}",
+                             "{input_depths=[1,1,1,1,1,1,2,2]}"}) {
+    Component net{find_component("sd15").model, find_component("sd15").config, ""};
+    parse_fields(net.config.fields(), fields);
+    EXPECT_TRUE(
+        error_of([&] { diffusers_files({net}, {}); }).starts_with("convert: in diffusers' layout"))
+        << fields;
+  }
+}
+
+TEST(families, scheduler_that_is_written__says_what_the_config_does) {
+  const Component net{find_component("sd15").model, find_component("sd15").config, ""};
+  const auto scheduler = [&](const DiffusionConfig& d) {
+    return nlohmann::json::parse(diffusers_files({net}, d).at("scheduler/scheduler_config.json"));
+  };
+  auto j = scheduler({.precond = "x0", .betas = "cosine"});
+  EXPECT_EQ(j.at("prediction_type"), "sample");
+  EXPECT_EQ(j.at("beta_schedule"), "squaredcos_cap_v2");
+  j = scheduler({.precond = "eps", .betas = "linear", .timesteps = 500});
+  EXPECT_EQ(j.at("beta_schedule"), "linear");
+  EXPECT_EQ(j.at("beta_end"), 0.02);
+  EXPECT_EQ(j.at("num_train_timesteps"), 500);
+  EXPECT_NE(error_of([&] { scheduler({.precond = "eps", .betas = "sigmoid"}); }), "");
+}
+
 // One choice for all: how encoders are read, sizes, empty prompts.
 TEST(encoder_rules, family__is_the_one_that_the_encoders_can_be_read_by) {
   const ModelConfig xl = config_with("sdxl", "{context=64 vector=1600}");
   const NamedModel clip = find_component("clip_g");
   LoadedComponent text{{clip.model, clip.config, ""}, nullptr};
   parse_fields(text.component.config.fields(), "{width=64 layers=4}");
-  const auto rules = encoder_rules(*find_component("sdxl").model, xl, {text}, 0);
+  const auto rules = encoder_rules(*find_component("sdxl").model, xl, {text}, {});
   ASSERT_EQ(rules.size(), 1u);
   EXPECT_EQ(rules[0].family->name, "Stable Diffusion XL refiner");
+}
+
+// A1111 counts another layer of Stable Diffusion 1's encoder alone; others do of every one.
+TEST(encoder_rules, clip_skip__is_followed_by_the_encoders_that_the_program_follows_it_by) {
+  const auto layers = [](const char* denoiser, const std::vector<const char*>& texts,
+                         ClipSkip skip) {
+    std::vector<LoadedComponent> encoders;
+    for (const char* name : texts) {
+      const NamedModel m = find_component(name);
+      encoders.push_back({{m.model, m.config, ""}, nullptr});
+    }
+    const NamedModel net = find_component(denoiser);
+    std::vector<int64_t> out;
+    for (const EncoderRule& r : encoder_rules(*net.model, net.config, encoders, skip))
+      out.push_back(r.reading.layer);
+    return out;
+  };
+  using Layers = std::vector<int64_t>;
+  const std::vector<const char*> xl{"clip_l", "clip_g"};
+  EXPECT_EQ(layers("sdxl", xl, {}), (Layers{2, 2}));
+  EXPECT_EQ(layers("sdxl", xl, {3, "a1111"}), (Layers{2, 2}));
+  EXPECT_EQ(layers("sdxl", xl, {3, "comfy"}), (Layers{3, 3}));
+  EXPECT_EQ(layers("sdxl_refiner", {"clip_g"}, {3, "a1111"}), (Layers{2}));
+  EXPECT_EQ(layers("sd2", {"clip_h"}, {3, "a1111"}), (Layers{2}));
+  EXPECT_EQ(layers("sd2", {"clip_h"}, {3, "ebb"}), (Layers{3}));
+  EXPECT_EQ(layers("sd15", {"clip_l"}, {3, "a1111"}), (Layers{3}));
 }
 
 }  // namespace ebb::testing

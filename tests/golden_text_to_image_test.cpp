@@ -38,7 +38,7 @@ struct GoldenRun {
   void apply_lora() const {
     const Folder folder;
     const auto networks =
-        networks_of(denoiser, encoder_rules(*denoiser.model, denoiser.config, texts, 0));
+        networks_of(denoiser, encoder_rules(*denoiser.model, denoiser.config, texts, {}));
     const auto use = adapter_use(write_adapter(folder / "lora.safetensors", golden),
                                  golden["strength"].get<double>());
     EXPECT_TRUE(adapters::check({use}, networks).empty());
@@ -49,7 +49,7 @@ struct GoldenRun {
                            text::PromptSyntax syntax = text::PromptSyntax::diffusers,
                            text::EmbeddingFolder embeddings = {}) const {
     TextStage stage(*denoiser.model, denoiser.config,
-                    encoder_rules(*denoiser.model, denoiser.config, texts, 0),
+                    encoder_rules(*denoiser.model, denoiser.config, texts, {}),
                     text::builtin_clip_vocabulary(), DType::f32, context, std::move(embeddings));
     return stage
         .encode({.prompt = prompt,

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file_and_numbers.h"
+#include "base/parse_json.h"
 #include "nn/storage.h"
 #include "train/model_weights.h"
 
@@ -135,7 +136,7 @@ void AdapterFile::read_alphas() {
 void AdapterFile::read_peft_alphas() {
   const auto text = metadata().find("lora_adapter_metadata");
   if (text == metadata().end()) return;
-  const auto j = nlohmann::json::parse(text->second, nullptr, false);
+  const auto j = parse_json(text->second);
   require(j.is_object(), "adapter: the metadata 'lora_adapter_metadata' must be a JSON object  ",
           path_);
   const auto number = [](const nlohmann::json& v) {

@@ -9,6 +9,7 @@
 #include "adapters/adapters.h"
 #include "base/error.h"
 #include "base/file_and_numbers.h"
+#include "base/parse_json.h"
 #include "models/family.h"
 #include "train/model_weights.h"
 
@@ -72,7 +73,7 @@ std::vector<std::string> fits_of(const AdapterFile& file) {
 // The most frequent tags of the pictures that kohya's trainer saw: {"folder": {"tag": count}}.
 std::vector<std::string> frequent_tags(const std::string& text) {
   constexpr size_t shown = 12;
-  const json j = json::parse(text, nullptr, false);
+  const json j = parse_json(text);
   std::map<std::string, int64_t> counts;
   if (j.is_object())
     for (const json& folder : j)
@@ -89,8 +90,9 @@ std::vector<std::string> frequent_tags(const std::string& text) {
 // What the web UI keeps beside a file, as FILE.json.
 json beside(const std::string& path) {
   std::ifstream in(std::filesystem::path(path).replace_extension(".json"));
-  json j = in ? json::parse(in, nullptr, false) : json();
-  return j.is_object() ? j : json::object();
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  json j = parse_json(text);
+  return j.is_object() ? std::move(j) : json::object();
 }
 
 }  // namespace

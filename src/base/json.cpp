@@ -113,6 +113,7 @@ std::string syntax_fault(const Json::parse_error& e, std::string_view text) {
 
 // Reads `text`; the result is what is wrong with it, or "". Numbers may be too large to be held.
 std::string read(std::string_view text, const Json::parser_callback_t& look, Json& out) {
+  if (nested_too_deep(text)) return str("must be nested at most ", json_depth_limit, " deep");
   try {
     out = Json::parse(text, look);
     return "";
@@ -145,6 +146,24 @@ std::string dump(const Json& j, int indent) {
 }
 
 }  // namespace
+
+bool nested_too_deep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"')
+      in_string = !in_string;
+    else if (in_string)
+      i += c == '\\' ? 1 : 0;
+    else if (c == '[' || c == '{')
+      ++depth;
+    else if (c == ']' || c == '}')
+      --depth;
+    if (depth > json_depth_limit) return true;
+  }
+  return false;
+}
 
 std::string json_fault(std::string_view text) {
   std::map<int, std::set<std::string>> seen;  // of the objects that are open, by depth

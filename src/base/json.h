@@ -9,8 +9,15 @@
 
 namespace ebb {
 
-// What is wrong with `text` as JSON: "not JSON: unexpected end of input (line 2, column 1)", or a
-// name that an object holds twice; "" if nothing.
+// Arrays and objects within each other that are read. nlohmann's copies, comparisons and dump() of
+// a value call themselves at every level, so that the depth of what others wrote must be bounded.
+constexpr int json_depth_limit = 64;
+
+// Whether those in `text`, which need not be JSON, go deeper.
+bool nested_too_deep(std::string_view text);
+
+// What is wrong with `text` as JSON: "not JSON: unexpected end of input (line 2, column 1)", a
+// name that an object holds twice, or too deep a nesting; "" if nothing.
 std::string json_fault(std::string_view text);
 
 // The fields as one JSON object, in order, a field a line. Doubles keep every bit; infinities and

@@ -33,6 +33,25 @@ std::string error_of(Thing& t, std::string_view text) {
   return testing::error_of([&] { set_fields_json(fields_of(t), text, "thing.json"); });
 }
 
+// nlohmann's dump() calls itself at every level.
+TEST(json, text_that_is_nested_too_deep__is_an_error) {
+  Thing t;
+  const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
+  for (const size_t n : {size_t{json_depth_limit}, size_t{1'000'000}})
+    EXPECT_EQ(error_of(t, R"({"count": )" + nested(n) + "}"),
+              "thing.json: must be nested at most 64 deep");
+  EXPECT_TRUE(error_of(t, R"({"count": )" + nested(json_depth_limit - 1) + "}")
+                  .starts_with("thing.json: 'count': expected a whole number"));
+  EXPECT_EQ(json_fault(nested(1'000'000)), "must be nested at most 64 deep");
+  EXPECT_THROW(strings_from_json(nested(1'000'000), "x"), Error);
+}
+
+TEST(json, brackets_in_strings__are_no_nesting) {
+  const std::string brackets(1000, '{');
+  EXPECT_EQ(strings_from_json(strings_json({brackets, "\\\"" + brackets}), "x"),
+            (std::vector<std::string>{brackets, "\\\"" + brackets}));
+}
+
 TEST(json, fields__come_back_to_the_last_bit) {
   Thing a{.count = std::numeric_limits<int64_t>::min(),
           .rate = 0.1 + 0.2,

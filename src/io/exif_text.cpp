@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/parse_json.h"
 #include "base/utf8.h"
 #include "io/tiff.h"
 
@@ -132,7 +133,7 @@ std::string ascii_of(std::span<const uint8_t> value) {
 }
 
 void read_description(const std::string& text, Texts& out) {
-  const auto j = nlohmann::json::parse(text, nullptr, false);
+  const auto j = parse_json(text);
   if (!j.is_object()) {
     out.emplace("description", text);
     return;

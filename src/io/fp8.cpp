@@ -51,16 +51,17 @@ void check_scale(const TensorEntry& weight, const TensorEntry& scale, const std:
 
 }  // namespace
 
-void take_scales(TensorHeader& header, const std::string& file) {
+void take_scales(std::vector<TensorEntry>& entries, const std::vector<std::string>& files) {
   std::map<std::string, const TensorEntry*> by_name;
   bool any = false;
-  for (const TensorEntry& e : header.entries) {
+  for (const TensorEntry& e : entries) {
     by_name.emplace(e.name, &e);
     any = any || is_fp8(e.file_dtype);
   }
   if (!any) return;
   std::set<std::string> taken;
-  for (TensorEntry& e : header.entries) {
+  for (TensorEntry& e : entries) {
+    const std::string& file = files.at(e.shard);
     if (e.name.ends_with("scaled_fp8")) taken.insert(e.name);
     if (!is_fp8(e.file_dtype)) continue;
     for (const char* suffix : {"scale_weight", "weight_scale"}) {
@@ -76,7 +77,7 @@ void take_scales(TensorHeader& header, const std::string& file) {
     for (const char* suffix : {"scale_input", "input_scale", "comfy_quant"})
       if (e.scale) taken.insert(beside(e.name, suffix));
   }
-  std::erase_if(header.entries, [&](const TensorEntry& e) { return taken.contains(e.name); });
+  std::erase_if(entries, [&](const TensorEntry& e) { return taken.contains(e.name); });
 }
 
 Tensor from_fp8(const TensorEntry& entry, std::span<const uint8_t> bytes) {

@@ -86,6 +86,17 @@ TEST(PictureFile, comments_of_other_programs__are_read) {
     EXPECT_TRUE(text_of_exif({whole.data(), n}).empty()) << n;
 }
 
+// A million arrays within each other are a text like any other.
+TEST(PictureFile, nested_description__is_text) {
+  const std::string nested =
+      R"({"ebb":)" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
+  std::vector<uint8_t> exif{'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x0E, 0, 2};
+  for (const size_t v : {nested.size(), size_t{26}, size_t{0}})
+    for (int bits = 24; bits >= 0; bits -= 8) exif.push_back(static_cast<uint8_t>(v >> bits));
+  exif.insert(exif.end(), nested.begin(), nested.end());
+  EXPECT_EQ(text_of_exif(exif).at("description"), nested);
+}
+
 TEST(PictureFile, files_that_are_none__are_errors) {
   const std::vector<uint8_t> junk{1, 2, 3};
   expect_error([&] { picture_text(junk, "junk.png"); }, "must be a PNG, JPEG or WebP");

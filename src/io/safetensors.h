@@ -16,8 +16,8 @@ struct NamedTensor {
   Tensor tensor;  // on the host
 };
 
-// Writes the tensors in the order given, the data 8-byte aligned, through `<path>.tmp-<pid>` and a
-// rename: on any Error (no space, no permission, bad names) the old file is left whole.
+// Writes the tensors in the order given, the data 8-byte aligned, through a temporary file beside
+// it and a rename: on any Error (no space, no permission, bad names) the old file is left whole.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

@@ -347,6 +347,28 @@ TEST(safetensors_index, shards__open_as_one) {
   EXPECT_EQ(file.files().size(), 2u);
 }
 
+// The index names scales as it does weights; a scale may be in another shard.
+TEST(safetensors_index, scales_of_fp8__are_taken_from_any_shard) {
+  const Folder folder;
+  put_file(folder / "m1.safetensors",
+           file_text("{\"l.weight\":" + entry("F8_E4M3", "[2]", "[0,2]") +
+                         ",\"k.weight\":" + entry("F8_E4M3", "[2]", "[2,4]") +
+                         ",\"k.scale_weight\":" + entry("F32", "[1]", "[4,8]") + "}",
+                     8));
+  put_file(folder / "m2.safetensors",
+           file_text("{\"l.scale_weight\":" + entry("F32", "[1]", "[0,4]") + "}", 4));
+  put_file(folder / "m.safetensors.index.json",
+           R"({"weight_map":{"l.weight":"m1.safetensors","k.weight":"m1.safetensors",)"
+           R"("k.scale_weight":"m1.safetensors","l.scale_weight":"m2.safetensors"}})");
+  const auto file = TensorFile::open(folder / "m.safetensors.index.json");
+  ASSERT_EQ(file.entries().size(), 2u);
+  for (const char* name : {"l.weight", "k.weight"}) {
+    ASSERT_TRUE(file.find(name).scale) << name;
+    EXPECT_EQ(file.load(name).dtype(), DType::f32) << name;
+  }
+  EXPECT_EQ(file.find("l.weight").scale->shard, 1u);
+}
+
 TEST(safetensors_index, malformed_index__is_an_error) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {R"({"weight_map":{"a":"m1.safetensors","b":"../m2.safetensors"}})", "bare file name"},

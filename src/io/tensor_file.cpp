@@ -96,6 +96,14 @@ TensorHeader header_of_safetensors(const ReadFile& file) {
   }
 }
 
+// A scale may be in another shard than its weight.
+void pair_scales(std::vector<TensorEntry>& entries, const std::vector<std::string>& files,
+                 std::unordered_map<std::string, size_t>& index) {
+  take_scales(entries, files);
+  index.clear();
+  for (size_t i = 0; i < entries.size(); ++i) index.emplace(entries[i].name, i);
+}
+
 }  // namespace
 
 void TensorFile::add(std::shared_ptr<const Shard> shard, std::vector<TensorEntry> entries) {
@@ -113,7 +121,6 @@ void TensorFile::add(std::shared_ptr<const Shard> shard, std::vector<TensorEntry
 
 void TensorFile::add(ReadFile file, const TensorFileOptions& options) {
   TensorHeader header = is_torch(file) ? read_torch(file, options) : header_of_safetensors(file);
-  take_scales(header, file.name());
   add(std::make_shared<Shard>(std::move(file), header.data_start, std::move(header.metadata)),
       std::move(header.entries));
 }
@@ -124,6 +131,7 @@ TensorFile TensorFile::open(const std::string& path, const TensorFileOptions& op
     out = open_index(path, options);
   else
     out.add(ReadFile::open(path, "safetensors"), options);
+  pair_scales(out.entries_, out.files(), out.index_);
   if (options.averaged) out.take_averages();
   return out;
 }
@@ -131,6 +139,7 @@ TensorFile TensorFile::open(const std::string& path, const TensorFileOptions& op
 TensorFile TensorFile::from_bytes(std::span<const uint8_t> bytes, std::string name) {
   TensorFile out;
   out.add(ReadFile::from_bytes(bytes, std::move(name)), {});
+  pair_scales(out.entries_, out.files(), out.index_);
   return out;
 }
 
@@ -213,9 +222,7 @@ Tensor TensorFile::load(const TensorEntry& e) const {
   if (e.file_dtype.starts_with("F8_")) {
     Tensor out = from_fp8(e, bytes);
     if (!e.scale) return out;
-    TensorEntry scale = *e.scale;
-    scale.shard = e.shard;
-    apply_scale(out, load(scale));
+    apply_scale(out, load(*e.scale));
     return out;
   }
   Tensor out(*e.dtype, e.shape);

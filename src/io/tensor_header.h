@@ -36,8 +36,8 @@ std::string_view safetensors_dtype(DType dtype);
 
 // Gives weights in fp8 the scales that stand beside them, and takes what says how they were made
 // out of the list: ComfyUI's `scale_weight` and `scaled_fp8`, `weight_scale` and `comfy_quant`.
-// Throws Error for scales that do not fit.
-void take_scales(TensorHeader& header, const std::string& file);
+// Both may be in different ones of `files`. Throws Error for scales that do not fit.
+void take_scales(std::vector<TensorEntry>& entries, const std::vector<std::string>& files);
 // Numbers of fp8, exactly; times `scale`, which has one or one a row.
 Tensor from_fp8(const TensorEntry& entry, std::span<const uint8_t> bytes);
 void apply_scale(Tensor& t, const Tensor& scale);

@@ -185,6 +185,20 @@ TEST(torch_file, circles_and_doubling__end) {
   EXPECT_NE(error_of([&] { file_of(text_of(deep + "s")); }), "");
 }
 
+// A container of parameters whose state is itself, and 300 000 whose state is the one before.
+TEST(torch_file, containers_as_states_of_containers__are_an_error) {
+  const std::string empty = pickled_global("torch.nn.modules.container", "ParameterDict") + ")R";
+  expect_error([&] { file_of(text_of(empty + "q\1h\1b")); },
+               "torch: the state of a container of parameters must be a dict");
+  std::string deep = empty + "q\1";
+  const std::string again = pickled_global("torch.nn.modules.container", "ParameterDict") + ")R";
+  for (int i = 0; i < 300'000; ++i) deep += again;
+  deep += std::string(300'000, 'b');
+  expect_error([&] { file_of(text_of(deep)); }, "");
+  expect_error([&] { file_of(text_of(empty + "}" + pickled("_parameters") + "]sb")); },
+               "the parameters of a container must be a dict");
+}
+
 TEST(torch_file, other_archives_and_pickles__say_what_they_are) {
   expect_error(
       [&] {

@@ -62,14 +62,28 @@ class Reader {
     explicit operator bool() const { return list != nullptr; }
   };
 
-  Items items_of(const PickleNode& n) const {
+  Items plain_items(const PickleNode& n) const {
     if (n.kind == Kind::dict) return {&n.items, 0};
     const std::string_view callable = callable_of(p_, n);
     if (callable == "collections OrderedDict" || callable == "collections defaultdict")
       return {&n.items, 2};
-    if (callable.starts_with("torch.nn.modules.container Parameter"))
-      for (const uint32_t state : n.state)
-        if (const auto inner = value(state, "_parameters")) return items_of(p_[*inner]);
+    return {};
+  }
+
+  // A container of parameters holds them in its state. State and parameters are plain dicts in what
+  // torch writes; to take only those bounds the depth.
+  Items items_of(const PickleNode& n) const {
+    if (!callable_of(p_, n).starts_with("torch.nn.modules.container Parameter"))
+      return plain_items(n);
+    for (const uint32_t state : n.state) {
+      const Items fields = plain_items(p_[state]);
+      check(!!fields, "the state of a container of parameters must be a dict");
+      if (const auto inner = value(fields, "_parameters")) {
+        const Items parameters = plain_items(p_[*inner]);
+        check(!!parameters, "the parameters of a container must be a dict");
+        return parameters;
+      }
+    }
     return {};
   }
 
@@ -80,31 +94,32 @@ class Reader {
       f(p_[(*items.list)[i]], (*items.list)[i + 1]);
   }
 
-  std::optional<uint32_t> value(uint32_t dict, std::string_view key) const {
+  std::optional<uint32_t> value(const Items& items, std::string_view key) const {
     std::optional<uint32_t> out;
-    if (const Items items = items_of(p_[dict]))
-      each(items, [&](const PickleNode& k, uint32_t v) {
-        if (k.kind == Kind::text && k.text == key) out = v;
-      });
+    each(items, [&](const PickleNode& k, uint32_t v) {
+      if (k.kind == Kind::text && k.text == key) out = v;
+    });
     return out;
   }
 
   // The dict of weights in `root`; the rest is noted.
   std::optional<uint32_t> unwrapped(uint32_t root) {
+    const Items items = items_of(p_[root]);
+    if (!items) return {};
     const auto find = [&](const auto& keys) -> std::optional<std::string> {
       for (const char* key : keys)
-        if (const auto v = value(root, key); v && items_of(p_[*v])) return key;
+        if (const auto v = value(items, key); v && items_of(p_[*v])) return key;
       return {};
     };
     auto key = options_.averaged ? find(averaged_keys) : std::nullopt;
     averages_ = averages_ || key.has_value();
     if (!key) key = find(plain_keys);
     if (!key) return {};
-    each(items_of(p_[root]), [&](const PickleNode& k, uint32_t v) {
+    each(items, [&](const PickleNode& k, uint32_t v) {
       if (k.kind != Kind::text || k.text == *key) return;
       if (!note(k.text, p_[v]) && !p_[v].items.empty()) not_read(k.text);
     });
-    return value(root, *key);
+    return value(items, *key);
   }
 
   void not_read(const std::string& key) {

@@ -23,6 +23,7 @@ struct FamilyText {
   bool projected = false;  // the projected text is the condition `pooled`
   // Files with so many layers lack the last one, which nothing reads; none: there are none.
   std::optional<int64_t> cut_layers = {};
+  bool fixed = false;  // A1111's clip skip does not count another layer of it
   // In files.
   int64_t number = 1;                   // of adapters, which call it "te2"
   std::string original;                 // prefix of its tensors in files of all components

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "models/model.h"
-#include "nn/weights.h"
+#include "nn/file_shapes.h"
 
 namespace ebb::models {
 
@@ -24,9 +24,7 @@ struct Names {
   }
   // How many tensors <first><0, 1, ...><last> there are in a row.
   int64_t count(std::string_view first, std::string_view last) const {
-    int64_t n = 0;
-    while (has(str(first, n, last))) ++n;
-    return n;
+    return nn::count_in_a_row(shapes, first, last);
   }
 };
 

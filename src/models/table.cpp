@@ -5,6 +5,7 @@
 #include "base/names.h"
 #include "models/family.h"
 #include "models/model.h"
+#include "models/wrappers.h"
 
 #define X(name)             \
   namespace ebb::models {   \
@@ -76,10 +77,15 @@ std::vector<std::string> text_prefixes() {
   return out;
 }
 
-// Where files keep components of a kind; containers put a network under a prefix.
+std::vector<std::string> denoiser_prefixes() {
+  std::vector<std::string> out(wrappers.begin(), wrappers.end());
+  out.emplace_back("model.diffusion_model.");
+  return out;
+}
+
+// Where files keep components of a kind.
 const std::vector<std::string>& prefixes_of(ModelKind kind) {
-  static const std::vector<std::string> denoiser = {"", "model.", "module.", "net.",
-                                                    "model.diffusion_model."},
+  static const std::vector<std::string> denoiser = denoiser_prefixes(),
                                         text_encoder = text_prefixes(),
                                         autoencoder = {"", "first_stage_model.", "vae."},
                                         control_network = {"", "control_model."},

@@ -1,18 +1,12 @@
 #include "nn/ldm_names.h"
 
 #include "base/error.h"
+#include "nn/file_shapes.h"
 
 namespace ebb::nn {
 namespace {
 
 constexpr std::string_view first_down = "down_blocks.0.resnets.0.conv1.weight";
-
-// How many tensors <first><0, 1, ...><last> there are in a row.
-int64_t count(const FileShapes& file, std::string_view first, std::string_view last) {
-  int64_t n = 0;
-  while (file.contains(str(first, n, last))) ++n;
-  return n;
-}
 
 }  // namespace
 
@@ -105,8 +99,8 @@ std::string LdmNames::renamed(const Modules& modules, std::string_view name) {
 LdmNames LdmNames::of_diffusers(const FileShapes& file) {
   LdmUnet c;
   const std::string hint = "controlnet_cond_embedding.";
-  c.num_res_blocks = count(file, "down_blocks.0.resnets.", ".conv1.weight");
-  const int64_t levels = count(file, "down_blocks.", ".resnets.0.conv1.weight");
+  c.num_res_blocks = count_in_a_row(file, "down_blocks.0.resnets.", ".conv1.weight");
+  const int64_t levels = count_in_a_row(file, "down_blocks.", ".resnets.0.conv1.weight");
   c.channel_mult.assign(static_cast<size_t>(levels), 1);
   c.middle_depth = file.contains("mid_block.attentions.0.norm.weight") ? 1 : 0;
   c.output_depths.clear();
@@ -114,7 +108,7 @@ LdmNames LdmNames::of_diffusers(const FileShapes& file) {
     for (int64_t i = 0; i <= c.num_res_blocks; ++i)
       c.output_depths.push_back(
           file.contains(str("up_blocks.", level, ".attentions.", i, ".norm.weight")) ? 1 : 0);
-  const int64_t blocks = count(file, hint + "blocks.", ".weight");
+  const int64_t blocks = count_in_a_row(file, hint + "blocks.", ".weight");
   return LdmNames(c, file.contains(hint + "conv_in.weight") ? blocks + 2 : 0);
 }
 

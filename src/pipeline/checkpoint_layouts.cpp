@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "models/config_fields.h"
 #include "pipeline/checkpoint_family.h"
 #include "pipeline/latent_space.h"
+#include "pipeline/load_model.h"
 #include "text/clip_vocabulary.h"
 #include "text/text_encoder.h"
 
@@ -40,12 +42,15 @@ nn::FilePlaces hugging_face(const Component& c) {
 }
 
 void check_kind(const Component& c) {
-  require(c.model->name == "ldm_unet" || c.model->name == "autoencoder_kl" ||
-              c.model->name == "clip_text",
-          "convert: has no other layout for ", c.model->name);
+  require(has_layouts(c), "convert: has no other layout for ", c.model->name);
 }
 
 }  // namespace
+
+bool has_layouts(const Component& c) {
+  return c.model->name == "ldm_unet" || c.model->name == "autoencoder_kl" ||
+         c.model->name == "clip_text";
+}
 
 std::vector<ComponentPlace> original_places(const std::vector<Component>& components) {
   std::vector<ComponentPlace> out;
@@ -86,22 +91,65 @@ std::vector<ComponentPlace> diffusers_places(const std::vector<Component>& compo
 
 namespace {
 
+// Of one level: a number if its blocks are alike, else one for each; 1 where none has transformers,
+// which is not read.
+json depths_of(std::span<const int64_t> blocks) {
+  const bool attends = blocks[0] > 0;
+  for (const int64_t depth : blocks)
+    require((depth > 0) == attends,
+            "convert: in diffusers' layout all residual blocks of a level are followed by "
+            "transformers or none is (",
+            blocks[0], " and ", depth, " transformer blocks)");
+  if (std::ranges::all_of(blocks, [&](int64_t depth) { return depth == blocks[0]; }))
+    return std::max<int64_t>(blocks[0], 1);
+  return std::vector(blocks.begin(), blocks.end());
+}
+
+// The types of blocks and how many transformer blocks each has. The middle has as many as the
+// first block of the last level; the decoder has the encoder's, unless the config says otherwise.
+json transformers_json(const json& f) {
+  const auto inputs = f["input_depths"].get<std::vector<int64_t>>(),
+             outputs = f["output_depths"].get<std::vector<int64_t>>();
+  const size_t levels = f["channel_mult"].size(), blocks = f["num_res_blocks"];
+  const int64_t middle = f["middle_depth"], in_middle = f["middle_blocks"];
+  json down = json::array(), up = json::array(), deep = json::array(), back = json::array();
+  for (size_t i = 0; i < levels; ++i) {
+    const auto in = std::span(inputs).subspan(i * blocks, blocks),
+               out = std::span(outputs).subspan(i * (blocks + 1), blocks + 1);
+    down.push_back(in[0] > 0 ? "CrossAttnDownBlock2D" : "DownBlock2D");
+    up.push_back(out[0] > 0 ? "CrossAttnUpBlock2D" : "UpBlock2D");
+    deep.push_back(depths_of(in));
+    back.push_back(depths_of(out));
+  }
+  const bool mirrored = std::equal(deep.begin(), deep.end(), back.rbegin()) &&
+                        std::ranges::all_of(deep, [](const json& n) { return n.is_number(); });
+  const int64_t last = inputs[(levels - 1) * blocks];
+  require(in_middle < 2 || middle > 0,
+          "convert: in diffusers' layout two residual blocks in the middle have transformers "
+          "between them");
+  require(middle == 0 || last == 0 || middle == last,
+          "convert: in diffusers' layout the middle has as many transformer blocks as the last "
+          "level (",
+          middle, " and ", last, ")");
+  if (middle > 0 && last == 0) deep.back() = middle;
+  json out = {{"down_block_types", down},
+              {"mid_block_type", middle > 0      ? json("UNetMidBlock2DCrossAttn")
+                                 : in_middle > 0 ? json("UNetMidBlock2D")
+                                                 : json()},
+              {"up_block_types", up},
+              {"transformer_layers_per_block", deep}};
+  if (!mirrored) out["reverse_transformer_layers_per_block"] = back;
+  return out;
+}
+
 json unet_json(const Component& c, const DiffusionConfig& d) {
   const json f = fields_of(c);
-  const auto mult = f["channel_mult"].get<std::vector<int64_t>>();
-  const auto depths = f["input_depths"].get<std::vector<int64_t>>();
-  const auto per_level = f["num_res_blocks"].get<size_t>();
   const int64_t head = f["num_head_channels"], heads = f["num_heads"], wide = f["model_channels"],
-                vector = f["vector"], middle = f["middle_depth"];
-  json channels = json::array(), number = json::array(), deep = json::array(), down = json::array(),
-       up = json::array();
-  for (size_t i = 0; i < mult.size(); ++i) {
-    const int64_t depth = depths[i * per_level];
-    channels.push_back(mult[i] * wide);
-    number.push_back(head > 0 ? std::max<int64_t>(mult[i] * wide / head, 1) : heads);
-    deep.push_back(std::max<int64_t>(depth, 1));
-    down.push_back(depth > 0 ? "CrossAttnDownBlock2D" : "DownBlock2D");
-    up.insert(up.begin(), depth > 0 ? "CrossAttnUpBlock2D" : "UpBlock2D");
+                vector = f["vector"];
+  json channels = json::array(), number = json::array();
+  for (const int64_t mult : f["channel_mult"]) {
+    channels.push_back(mult * wide);
+    number.push_back(head > 0 ? std::max<int64_t>(mult * wide / head, 1) : heads);
   }
   json out = {{"_class_name", "UNet2DConditionModel"},
               {"sample_size", f["image_size"]},
@@ -110,18 +158,15 @@ json unet_json(const Component& c, const DiffusionConfig& d) {
               {"act_fn", "silu"},
               {"flip_sin_to_cos", true},
               {"freq_shift", 0},
-              {"down_block_types", down},
-              {"mid_block_type", middle > 0 ? "UNetMidBlock2DCrossAttn" : "UNetMidBlock2D"},
-              {"up_block_types", up},
               {"block_out_channels", channels},
               {"layers_per_block", f["num_res_blocks"]},
-              {"transformer_layers_per_block", deep},
               {"attention_head_dim", number},
               {"cross_attention_dim", f["context"]},
               {"use_linear_projection", !f["conv_projection"].get<bool>()},
               {"norm_num_groups", f["groups"]},
               {"norm_eps", 1e-5},
               {"upcast_attention", vector == 0 && d.precond == "v"}};
+  out.update(transformers_json(f));
   if (vector > 0) {
     out["addition_embed_type"] = "text_time";
     out["addition_time_embed_dim"] = f["size_channels"];
@@ -190,19 +235,29 @@ json text_json(const Component& c, const FamilyText& text) {
           {"pad_token_id", 1}};
 }
 
+// Of EDM's schedules, unless they say others.
+constexpr double edm_sigma_min = 0.002, edm_sigma_max = 80;
+
 json scheduler_json(const DiffusionConfig& d) {
   if (d.precond == "edm")
     return {{"_class_name", "EDMEulerScheduler"},
             {"sigma_data", d.sigma_data},
-            {"sigma_min", 0.002},
-            {"sigma_max", 80.0},
+            {"sigma_min", d.sigma_min > 0 ? d.sigma_min : edm_sigma_min},
+            {"sigma_max", d.sigma_max > 0 ? d.sigma_max : edm_sigma_max},
             {"prediction_type", "epsilon"}};
+  const auto betas = std::ranges::find(diffusers_betas, d.betas, &DiffusersBetas::name);
+  const auto predicted =
+      std::ranges::find(diffusers_predictions, d.precond, &DiffusersPrediction::precond);
+  require(betas != std::end(diffusers_betas), "convert: diffusers' schedulers have no betas ",
+          d.betas);
+  require(predicted != std::end(diffusers_predictions),
+          "convert: diffusers' schedulers do not predict ", d.precond);
   json out = {{"_class_name", "EulerDiscreteScheduler"},
               {"num_train_timesteps", d.timesteps},
-              {"beta_start", 0.00085},
-              {"beta_end", 0.012},
-              {"beta_schedule", "scaled_linear"},
-              {"prediction_type", d.precond == "v" ? "v_prediction" : "epsilon"},
+              {"beta_start", betas->start},
+              {"beta_end", betas->end},
+              {"beta_schedule", betas->schedule},
+              {"prediction_type", predicted->type},
               {"timestep_spacing", "leading"},
               {"steps_offset", 1},
               {"set_alpha_to_one", false},
@@ -225,6 +280,8 @@ std::string pipeline_of(const Component* denoiser, const Family& family) {
 }
 
 std::string indented(const json& j) { return j.dump(2) + "\n"; }
+
+constexpr const char* scheduler_file = "scheduler/scheduler_config.json";
 
 // The folder of the tokenizer beside that of a text encoder, "text_encoder_2".
 constexpr const char* first_text = "text_encoder";
@@ -249,7 +306,8 @@ void add_text(std::map<std::string, std::string>& out, json& index, const Compon
 }  // namespace
 
 std::map<std::string, std::string> diffusers_files(const std::vector<Component>& components,
-                                                   const DiffusionConfig& diffusion) {
+                                                   const DiffusionConfig& diffusion,
+                                                   const SchedulerFile& scheduler) {
   std::map<std::string, std::string> out;
   const Family& family = family_in(components);
   const auto texts = texts_in(family, components);
@@ -270,8 +328,14 @@ std::map<std::string, std::string> diffusers_files(const std::vector<Component>&
       add_text(out, index, c, *texts[i]);
     }
   }
-  out["scheduler/scheduler_config.json"] = indented(scheduler_json(diffusion));
-  index["scheduler"] = {"diffusers", scheduler_json(diffusion)["_class_name"]};
+  if (scheduler.name.empty()) {
+    const json made = scheduler_json(diffusion);
+    out[scheduler_file] = indented(made);
+    index["scheduler"] = {"diffusers", made["_class_name"]};
+  } else {
+    out[scheduler_file] = scheduler.text;
+    index["scheduler"] = {"diffusers", scheduler.name};
+  }
   index["_class_name"] = pipeline_of(denoiser, family);
   for (const auto& [field, value] : family.index) index[field] = value;
   // Pipelines have a first encoder, if an empty one.
@@ -283,6 +347,40 @@ std::map<std::string, std::string> diffusers_files(const std::vector<Component>&
     index["requires_safety_checker"] = false;
   }
   out["model_index.json"] = indented(index);
+  return out;
+}
+
+std::vector<std::string> unsaid_by_one_file(const std::vector<Component>& components,
+                                            const DiffusionConfig& diffusion,
+                                            const std::optional<SchedulerConfig>& scheduler) {
+  const Component& denoiser = components[0];
+  if (!is(denoiser, ModelKind::denoiser)) return {};
+  DiffusionConfig said = diffusion, usual = usual_diffusion(*denoiser.model, denoiser.config);
+  if (said.precond != "x0") usual.precond = said.precond;
+  if (said.precond == "edm") usual.sigma_min = edm_sigma_min, usual.sigma_max = edm_sigma_max;
+  if (family_in(components).markers && said.zero_snr != "no") usual.zero_snr = said.zero_snr;
+  std::string flags;
+  const std::vector<Field> fields = ebb::fields_of(said), others = ebb::fields_of(usual);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    std::string name = fields[i].name;
+    std::ranges::replace(name, '_', '-');
+    if (field_text(fields[i]) != field_text(others[i]))
+      flags += str(" --", name, " ", field_text(fields[i]));
+  }
+  std::vector<std::string> out;
+  if (!flags.empty())
+    out.push_back(
+        str("convert: one file does not say how the network was trained, as the "
+            "folder's scheduler does; to ebb generate these flags do:",
+            flags));
+  if (!scheduler || scheduler->sampler.empty()) return out;
+  const bool few_steps = scheduler->sampler == "lcm" || scheduler->sampler == "tcd";
+  if (!few_steps && scheduler->spacing != "trailing" && scheduler->spread.empty()) return out;
+  const ScheduleText levels = schedule_of(*scheduler, scheduler->sampler);
+  out.push_back(str("convert: one file has no scheduler, and the folder's is ", scheduler->name,
+                    "; to ebb generate these flags say so: --sampler ", scheduler->sampler,
+                    " --schedule ", levels.schedule,
+                    levels.options.empty() ? "" : " --schedule-options " + levels.options));
   return out;
 }
 

@@ -39,11 +39,19 @@ std::vector<LoadedComponent> components_in(OpenFiles& open, const std::string& p
   return out;
 }
 
+bool is_folder(const std::string& path) { return std::filesystem::is_directory(path); }
+
+// Beside the model.
+bool names_folder(const PartFiles& files) {
+  return std::ranges::any_of(files.text_encoders, is_folder) || is_folder(files.autoencoder) ||
+         is_folder(files.refiner) || is_folder(files.image_encoder);
+}
+
 DiffusersFolder layout_of(const PartFiles& files) {
   if (std::filesystem::is_directory(files.model))
     return read_diffusers_folder(files.model, files.variant);
-  require(files.variant.empty(), "generate: --variant is of folders of diffusers (", files.variant,
-          ")  ", files.model);
+  require(files.variant.empty() || names_folder(files),
+          "generate: --variant is of folders of diffusers (", files.variant, ")  ", files.model);
   return {.denoiser = files.model,
           .autoencoder = files.model,
           .text_encoders = {files.model},
@@ -63,13 +71,15 @@ void check_file(const std::string& file, const char* flag) {
 // The files with a component that a flag names: a file, or of diffusers the folder of the component
 // or that of a pipeline, where it is called as in `parts`. Throws Error.
 std::vector<std::string> component_files(const std::string& path, const char* flag,
-                                         const std::vector<std::string>& parts) {
+                                         const std::vector<std::string>& parts,
+                                         const std::string& variant) {
   check_file(path, flag);
   if (!std::filesystem::is_directory(path)) return {path};
-  if (std::string own = component_weights(path); !own.empty()) return {own};
+  if (std::string own = component_weights(path, variant); !own.empty()) return {own};
   std::vector<std::string> out;
   for (const std::string& part : parts)
-    if (std::string file = component_weights((std::filesystem::path(path) / part).string());
+    if (std::string file =
+            component_weights((std::filesystem::path(path) / part).string(), variant);
         !file.empty())
       out.push_back(std::move(file));
   require(!out.empty(), "generate: ", flag,
@@ -77,8 +87,6 @@ std::vector<std::string> component_files(const std::string& path, const char* fl
           "/, and this one has none  ", path);
   return out;
 }
-
-bool is_folder(const std::string& model) { return std::filesystem::is_directory(model); }
 
 // Of a denoiser in diffusers' folder.
 void take_config(LoadedModel& m, const std::string& weights) {
@@ -98,9 +106,10 @@ void check_reads_text(const LoadedModel& m, const std::string& file, const char*
     fail_kind(str("generate: ", flag), ModelKind::denoiser, *open.get(file), file);
 }
 
-void add_refiner(CheckpointParts& parts, const std::string& file) {
+void add_refiner(CheckpointParts& parts, const std::string& file, const std::string& variant) {
   check_file(file, "--refiner");
-  const DiffusersFolder layout = layout_of({.model = file});
+  const DiffusersFolder layout =
+      layout_of({.model = file, .variant = is_folder(file) ? variant : ""});
   OpenFiles open;
   parts.refiner =
       by_flag("generate: --refiner", [&] { return load_model(layout.denoiser, open, "", {}, {}); });
@@ -118,8 +127,9 @@ void add_refiner(CheckpointParts& parts, const std::string& file) {
 
 }  // namespace
 
-LoadedComponent load_autoencoder(const std::string& file, const char* flag) {
-  const std::string weights = component_files(file, flag, {"vae"}).front();
+LoadedComponent load_autoencoder(const std::string& file, const char* flag,
+                                 const std::string& variant) {
+  const std::string weights = component_files(file, flag, {"vae"}, variant).front();
   OpenFiles open;
   const std::string name = str("generate: ", flag);
   const auto found =
@@ -161,12 +171,12 @@ CheckpointParts load_parts(const PartFiles& files,
   };
   for (const std::string& path : files.text_encoders)
     for (const std::string& file :
-         component_files(path, "--text-encoder", {"text_encoder", "text_encoder_2"}))
+         component_files(path, "--text-encoder", {"text_encoder", "text_encoder_2"}, files.variant))
       if (!by_flag("generate: --text-encoder", [&] { return add_encoders(file, is_folder(path)); }))
         fail_kind("generate: --text-encoder", ModelKind::text_encoder, *open.get(file), file);
   for (const std::string& file : layout.text_encoders) add_encoders(file, is_folder(files.model));
   if (!files.autoencoder.empty())
-    out.autoencoder = load_autoencoder(files.autoencoder, "--vae");
+    out.autoencoder = load_autoencoder(files.autoencoder, "--vae", files.variant);
   else if (!layout.autoencoder.empty())
     if (const auto found = components_in(open, layout.autoencoder, ModelKind::autoencoder);
         !found.empty())
@@ -175,10 +185,11 @@ CheckpointParts load_parts(const PartFiles& files,
     out.hires_upscaler = by_flag("generate: --hires", [&] {
       return load_upscaler(files.hires_upscaler, "generate: --hires");
     });
-  if (!files.refiner.empty()) add_refiner(out, files.refiner);
+  if (!files.refiner.empty()) add_refiner(out, files.refiner, files.variant);
   if (!files.image_encoder.empty())
-    out.image_encoder = by_flag("generate: --image-encoder",
-                                [&] { return load_image_encoder(files.image_encoder); });
+    out.image_encoder = by_flag("generate: --image-encoder", [&] {
+      return load_image_encoder(files.image_encoder, files.variant);
+    });
   return out;
 }
 

@@ -31,15 +31,17 @@ struct PartFiles {
   std::string model;  // a file of all components, or a folder of diffusers
   std::vector<std::string> text_encoders = {};  // files that win over the model's
   std::string autoencoder = {};                 // likewise
-  std::string variant = {};                     // of a folder's files: "fp16"
+  std::string variant = {};                     // of the files in any of the folders: "fp16"
   bool averaged = false;     // the denoiser's moving averages, where its file has both
   std::string refiner = {};  // a file or folder, as `model`
   std::string hires_upscaler = {};
   std::string image_encoder = {};  // a file or folder, see load_image_encoder()
 };
 
-// An autoencoder of a file. Throws Error, naming `flag`.
-LoadedComponent load_autoencoder(const std::string& file, const char* flag);
+// An autoencoder of a file, or of a folder that may have it in variants. Throws Error, naming
+// `flag`.
+LoadedComponent load_autoencoder(const std::string& file, const char* flag,
+                                 const std::string& variant = "");
 
 // Throws Error for files that are not there, hold nothing that is looked for, or lack a denoiser.
 // `overrides`: fields of DiffusionConfig, as load_model() takes them.

@@ -119,8 +119,8 @@ Summary summary_of(const io::TensorFile& file, const std::vector<Component>& com
   return out;
 }
 
-Summary summary_of_folder(const std::string& path) {
-  const DiffusersFolder folder = read_diffusers_folder(path);
+Summary summary_of_folder(const std::string& path, const std::string& variant) {
+  const DiffusersFolder folder = read_diffusers_folder(path, variant);
   Summary out;
   if (!folder.pipeline.empty()) out.emplace_back("pipeline", folder.pipeline);
   std::vector<std::string> files{folder.denoiser};

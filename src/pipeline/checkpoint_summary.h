@@ -18,6 +18,6 @@ using Summary = std::vector<std::pair<std::string, std::string>>;
 Summary summary_of(const io::TensorFile& file, const std::vector<Component>& components,
                    const std::string& path);
 // Of a folder as diffusers lays it out. Throws Error.
-Summary summary_of_folder(const std::string& path);
+Summary summary_of_folder(const std::string& path, const std::string& variant = "");
 
 }  // namespace ebb

@@ -1,18 +1,10 @@
 #include "pipeline/component.h"
 
+#include "models/wrappers.h"
 #include "passes/mixed_precision.h"
 #include "train/model_weights.h"
 
 namespace ebb {
-namespace {
-
-// Whether a prefix wraps a network that has its file for itself; other prefixes tell the components
-// of a file apart.
-bool wraps(std::string_view prefix) {
-  return prefix.empty() || prefix == "model." || prefix == "module." || prefix == "net.";
-}
-
-}  // namespace
 
 void examine(Component& c, const io::TensorFile& file) {
   FileFacts facts{.shapes = train::shapes_of(file), .metadata = file.metadata(), .load = {}};

@@ -213,6 +213,9 @@ void check_controls(const LoadedModel& model, const std::vector<ControlInput>& i
             name_of(*network.model, network.config),
             ", is no IP-Adapter, which --control-mask and --control-blocks are for");
   }
+  require(std::ranges::none_of(inputs, &ControlInput::stretch) ||
+              !std::ranges::all_of(model.controls, reads_features),
+          "control: --control-resize has no effect: an IP-Adapter reads the middle of its image");
 }
 
 std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs) {

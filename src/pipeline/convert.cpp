@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 using File = std::shared_ptr<const io::TensorFile>;
 using Progress = std::function<void(int64_t, int64_t)>;
 
-constexpr int64_t chunk_bytes = int64_t{8} << 20;
+constexpr int64_t chunk_bytes = int64_t{8} << 20, scheduler_limit = 1 << 20;
 struct Source {
   File file;
   std::string path;
@@ -185,15 +185,10 @@ std::vector<Target> targets_of(const Source& source, const Component& c, const C
 
 // ---- input ---------------------------------------------------------------------------------
 
-bool convertible(const Component& c) {
-  return c.model->name == "ldm_unet" || c.model->name == "autoencoder_kl" ||
-         c.model->name == "clip_text";
-}
-
 Source opened(const std::string& path, const io::TensorFileOptions& options) {
   Source out{std::make_shared<const io::TensorFile>(io::TensorFile::open(path, options)), path, {}};
   for (Component& c : recognise_components(train::shapes_of(*out.file))) {
-    if (!convertible(c)) continue;
+    if (!has_layouts(c)) continue;
     examine(c, *out.file);
     out.components.push_back(std::move(c));
   }
@@ -203,6 +198,7 @@ Source opened(const std::string& path, const io::TensorFileOptions& options) {
 struct Input {
   std::vector<Source> sources;
   std::optional<SchedulerConfig> scheduler;
+  std::string scheduler_text;      // of its file
   std::vector<std::string> files;  // that must not be written to
 };
 
@@ -224,7 +220,10 @@ Input read_input(const ConvertOptions& o) {
     if (!folder.autoencoder_config.empty())
       for (Source& s : out.sources)
         for (Component& c : s.components) read_latent_scaling(c.config, folder.autoencoder_config);
-    if (!folder.scheduler.empty()) out.scheduler = read_scheduler_config(folder.scheduler);
+    if (!folder.scheduler.empty()) {
+      out.scheduler = read_scheduler_config(folder.scheduler);
+      out.scheduler_text = io::read_whole_file(folder.scheduler, "scheduler", scheduler_limit);
+    }
     for (Source& s : out.sources)
       for (Component& c : s.components) take_config(*c.model, c.config, s.path);
   }
@@ -333,8 +332,12 @@ void add_markers(Writer& w, const std::string& path, const DiffusionConfig& d,
   }
 }
 
+// Programs know two predictions; others are told by markers, or by none.
 std::map<std::string, std::string> metadata_of(const DiffusionConfig& d) {
-  return {{"format", "pt"}, {"modelspec.prediction_type", d.precond == "v" ? "v" : "epsilon"}};
+  std::map<std::string, std::string> out{{"format", "pt"}};
+  if (d.precond == "v" || d.precond == "eps")
+    out["modelspec.prediction_type"] = d.precond == "v" ? "v" : "epsilon";
+  return out;
 }
 
 // Those that LoRAs change, at their own places, by name.
@@ -440,11 +443,14 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
     w.add(path,
           folder ? std::map<std::string, std::string>{{"format", "pt"}} : metadata_of(diffusion));
   }
-  if (folder)
-    for (const auto& [name, text] : diffusers_files(moved.list, diffusion))
+  if (folder) {
+    const SchedulerFile scheduler{in.scheduler ? in.scheduler->name : "", in.scheduler_text};
+    for (const auto& [name, text] : diffusers_files(moved.list, diffusion, scheduler))
       io::write_whole_file(made->file(name), text, "convert");
-  else
+  } else {
     add_markers(w, o.out, diffusion, moved.list[0], family_in(moved.list));
+    w.result().warnings = unsaid_by_one_file(moved.list, diffusion, in.scheduler);
+  }
   w.write();
   if (made) made->commit();
   note_left_out(in, used, w.result());

@@ -17,8 +17,8 @@ struct Decoder {
   std::function<Tensor(Tensor samples)> decode;
 };
 
-// The identity, clipped to [-1,1], of networks that work on pixels; none of others: no autoencoder
-// can be loaded yet.
+// The identity, clipped to [-1,1], of networks that work on pixels; none of those that work on
+// latents, which need an autoencoder (pipeline/latent_decoder.h), or on other than 1 or 3 channels.
 std::optional<Decoder> decoder_of(const Model& model, const ModelConfig& config);
 // What a model makes that has no decoder: "latents [32,32,4] of Stable Diffusion's autoencoder".
 std::string samples_text(const Model& model, const ModelConfig& config);

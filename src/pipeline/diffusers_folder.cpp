@@ -68,7 +68,7 @@ std::string weights_in(const fs::path& folder, const std::string& variant) {
           folder.string());
   require(others.size() < 2, "folder: has several variants; --variant names one (", list, ")  ",
           folder.string());
-  return first(others.empty() ? variant : *others.begin());
+  return first(others.empty() ? "" : *others.begin());
 }
 
 json read_index(const fs::path& path) {

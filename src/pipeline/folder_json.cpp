@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/parse_json.h"
 #include "io/file.h"
 
 namespace ebb {
@@ -10,7 +11,10 @@ namespace ebb {
 nlohmann::json read_folder_json(const std::string& path, std::string_view who,
                                 std::string_view what) {
   constexpr int64_t most = 1 << 20;  // bytes
-  nlohmann::json out = nlohmann::json::parse(io::read_whole_file(path, who, most), nullptr, false);
+  const std::string text = io::read_whole_file(path, who, most);
+  require(!nested_too_deep(text), who, ": ", what, "must be nested at most ", json_depth_limit,
+          " deep  ", path);
+  nlohmann::json out = parse_json(text);
   require(out.is_object(), who, ": ", what, "must be a JSON object  ", path);
   return out;
 }

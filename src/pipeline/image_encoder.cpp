@@ -24,9 +24,9 @@ int64_t side_of(const LoadedComponent& encoder) {
 
 }  // namespace
 
-LoadedComponent load_image_encoder(const std::string& path) {
+LoadedComponent load_image_encoder(const std::string& path, const std::string& variant) {
   std::string file = path;
-  if (std::filesystem::is_directory(path)) file = component_weights(path);
+  if (std::filesystem::is_directory(path)) file = component_weights(path, variant);
   require(!file.empty() && std::filesystem::is_regular_file(file),
           "image encoder: there is no such file, or folder with model.safetensors  ", path);
   const auto open = std::make_shared<const io::TensorFile>(io::TensorFile::open(file));

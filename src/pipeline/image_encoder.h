@@ -11,7 +11,7 @@ namespace ebb {
 
 // A file, or a folder as diffusers lays one out (image_encoder/). Throws Error that says what it
 // has instead.
-LoadedComponent load_image_encoder(const std::string& path);
+LoadedComponent load_image_encoder(const std::string& path, const std::string& variant = "");
 
 // f32 [1,side,side,3] of a picture u8 [H,W,3], as transformers' CLIPImageProcessor makes it: the
 // shorter side becomes `side` by a bicubic filter, the middle is cut out, and the channels are

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "pipeline/parameters.h"
+
 namespace ebb {
 namespace {
 
@@ -24,6 +26,21 @@ TEST(Infotext, parse__gives_what_was_written) {
         Infotext{"", "only negative", values}, Infotext{"\u96ea", "\u00fc", values},
         Infotext{"", "", values}, Infotext{"no settings", "at all", {}}})
     expect_same(parse_infotext(infotext(t)), t);
+}
+
+// The web UI's names, by whichever name of ours.
+TEST(Infotext, samplers__are_named_as_in_the_web_uis_menu) {
+  const auto named = [](const std::string& sampler) {
+    PictureParameters p;
+    p.options.sampler = sampler;
+    return parse_infotext(parameters_text(p)).value("Sampler");
+  };
+  for (const char* name : {"euler_ancestral", "euler_a", "Euler a"})
+    EXPECT_EQ(named(name), "Euler a") << name;
+  EXPECT_EQ(named("dpm_2_ancestral"), "DPM2 a");
+  EXPECT_EQ(named("dpmpp_2m_sde"), "DPM++ 2M SDE");
+  EXPECT_EQ(named("ddim"), "DDIM");
+  EXPECT_EQ(named("ddim_trailing"), "ddim_trailing");  // of the same function, with other options
 }
 
 TEST(Infotext, values__are_quoted_where_they_hold_separators) {

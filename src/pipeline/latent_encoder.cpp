@@ -9,9 +9,6 @@
 namespace ebb {
 namespace {
 
-// As the original clamps it.
-constexpr float least_logvar = -30, most_logvar = 20;
-
 // [N,h,w,..] of the outputs mean and, where there is one, logvar.
 Tensor side_by_side(const NamedTensors& outputs) {
   const Tensor& mean = outputs.at("mean");
@@ -94,8 +91,7 @@ EncodedImage LatentEncoder::encode(const Tensor& pixels,
   to_denoiser(image.mean, scaling_);
   if (!has_posterior()) return image;
   image.deviation = channels_of(out, channels, channels);
-  for (float& v : image.deviation.span<float>())
-    v = std::exp(0.5f * std::clamp(v, least_logvar, most_logvar));
+  for (float& v : image.deviation.span<float>()) v = std::exp(0.5f * v);
   scale_deviation(image.deviation, scaling_);
   return image;
 }

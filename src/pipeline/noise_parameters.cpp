@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "base/error.h"
+#include "base/fields.h"
 
 namespace ebb {
 namespace {
 
+// In its texts, the web UI takes latents of any network to be of so many pixels (its opt_f).
 constexpr int64_t latent_pixels = 8;
 
 std::string joined(const OptionTexts& options) {
@@ -29,10 +30,12 @@ std::string option(const ResolvedRequest& r, std::string_view name) {
   return "";
 }
 
-int64_t number(const std::string& text) {
-  int64_t out = 0;
-  std::from_chars(text.data(), text.data() + text.size(), out);
-  return out;
+// 0 where it is not said. Throws Error for what is no number.
+int64_t number(const std::string& text, std::string_view what) {
+  return text.empty() ? 0 : parse_integer(text, what);
+}
+int64_t number_of(const ResolvedRequest& r, std::string_view name) {
+  return number(option(r, name), str("noise: ", name));
 }
 
 bool is_web_uis(const ResolvedRequest& r) { return r.noise.source == "a1111"; }
@@ -66,18 +69,17 @@ std::vector<std::pair<std::string, std::string>> noise_parameters(const Resolved
   if (!is_web_uis(r)) return out;
   if (varies(r)) {
     out.emplace_back("Variation seed",
-                     str(number(option(r, "subseed")) + std::max<int64_t>(image, 0)));
+                     str(static_cast<int64_t>(static_cast<uint64_t>(number_of(r, "subseed")) +
+                                              static_cast<uint64_t>(std::max<int64_t>(image, 0)))));
     out.emplace_back("Variation seed strength", option(r, "subseed_strength"));
   }
-  const int64_t height = number(option(r, "resize_height")),
-                width = number(option(r, "resize_width"));
+  const int64_t height = number_of(r, "resize_height"), width = number_of(r, "resize_width");
   if (height > 0 && width > 0)
     out.emplace_back("Seed resize from", str(width * latent_pixels, 'x', height * latent_pixels));
   const std::string generator = option(r, "generator");
   if (generator == "torch_cpu") out.emplace_back("RNG", "CPU");
   if (generator == "nv") out.emplace_back("RNG", "NV");
-  if (const int64_t delta = number(option(r, "ensd")); delta != 0)
-    out.emplace_back("ENSD", str(delta));
+  if (const int64_t delta = number_of(r, "ensd"); delta != 0) out.emplace_back("ENSD", str(delta));
   return out;
 }
 
@@ -91,10 +93,11 @@ std::string noise_options_of(const Infotext& text) {
     put(out, "subseed_strength", strength);
   }
   if (const std::string size = text.value("Seed resize from"); !size.empty()) {
-    const size_t by = std::min(size.find('x'), size.size());
-    put(out, "resize_height",
-        str(number(size.substr(std::min(by + 1, size.size()))) / latent_pixels));
-    put(out, "resize_width", str(number(size.substr(0, by)) / latent_pixels));
+    const std::string_view what = "like: Seed resize from";
+    const size_t by = size.find('x');
+    require(by != size.npos, what, " must be WIDTHxHEIGHT (got '", size, "')");
+    put(out, "resize_height", str(number(size.substr(by + 1), what) / latent_pixels));
+    put(out, "resize_width", str(number(size.substr(0, by), what) / latent_pixels));
   }
   if (const std::string delta = text.value("ENSD"); !delta.empty()) put(out, "ensd", delta);
   return joined(out);

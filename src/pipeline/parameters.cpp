@@ -36,6 +36,16 @@ std::string menu_name(const std::string& name, auto&& menu) {
   return name;
 }
 
+// By any of its names.
+std::string sampler_menu_name(const std::string& name) {
+  const FoundSampler own = find_sampler(name);
+  for (const char* entry : samplers)
+    if (const FoundSampler s = find_sampler(entry);
+        s.sampler == own.sampler && s.options == own.options)
+      return entry;
+  return name;
+}
+
 }  // namespace
 
 std::string parameters_text(const PictureParameters& p) {
@@ -45,7 +55,7 @@ std::string parameters_text(const PictureParameters& p) {
     if (!value.empty()) t.values.emplace_back(key, value);
   };
   add("Steps", str(o.steps));
-  add("Sampler", menu_name(o.sampler, samplers));
+  add("Sampler", sampler_menu_name(o.sampler));
   add("Schedule type", menu_name(o.schedule, schedules));
   add("CFG scale", str(o.guidance));
   add("Seed", str(o.seed));

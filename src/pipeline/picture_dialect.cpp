@@ -35,6 +35,7 @@ constexpr PictureDialect table[] = {
      .of_second_order = a1111_of_second_order,
      .prompts_count_on = true,
      .fills_parts = true,
+     .skips_all = false,
      .ddim_cfg_pp_unit = 1 / 12.5,  // so that its usual guidance becomes 0 to 1
      .cuts_bytes = true,
      .exact_steps = true,

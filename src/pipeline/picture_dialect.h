@@ -44,6 +44,7 @@ struct PictureDialect {
   std::span<const std::string_view> of_second_order = {};
   bool prompts_count_on = false;  // in the second pass of --hires
   bool fills_parts = false;       // of AND: copies of the last vector up to the longest part
+  bool skips_all = true;          // --clip-skip, also of encoders that are FamilyText::fixed
   EmptyNegative empty_negative = EmptyNegative::zeros;  // of families that were trained so
   bool folder_says_empty = false;  // instead: model_index.json, or the family's published one
   // ---- guidance, schedules

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/parse_json.h"
 #include "io/file.h"
 #include "pipeline/load_model.h"
 #include "train/config.h"
@@ -26,7 +27,7 @@ std::string read_text(const fs::path& path) {
 // Null if there is no such file, or none that can be read, of which the run's faults tell.
 Json read_object(const fs::path& path, RunRecord& run) {
   if (!fs::exists(path)) return {};
-  const Json j = Json::parse(read_text(path), nullptr, false);
+  const Json j = parse_json<Json>(read_text(path));
   if (j.is_object()) return j;
   run.faults.push_back(str("report: left out, as it is no JSON object  ", path.string()));
   return {};
@@ -135,7 +136,7 @@ RunRecord read_run(const std::string& folder) {
   std::istringstream lines(read_text(metrics));
   int64_t left_out = 0;
   for (std::string line; std::getline(lines, line);) {
-    const Json j = Json::parse(line, nullptr, false);
+    const Json j = parse_json<Json>(line);
     if (j.is_object() && j.contains("step") && j["step"].is_number_integer())
       add_line(run, evaluations, j);
     else

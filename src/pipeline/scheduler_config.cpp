@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -103,32 +102,27 @@ class Reader {
             " is not of Stable Diffusion 1, 2 "
             "or XL  ",
             path_);
-    static const std::map<std::string, std::string> known{
-        {"epsilon", "eps"}, {"v_prediction", "v"}, {"sample", "x0"}};
-    const auto it = known.find(given);
-    require(it != known.end(),
+    const auto it = std::ranges::find(diffusers_predictions, given, &DiffusersPrediction::type);
+    require(it != std::end(diffusers_predictions),
             "scheduler: prediction_type must be epsilon, v_prediction or sample "
             "('",
             given, "')  ", path_);
-    out_.diffusion.emplace_back("precond", it->second);
+    out_.diffusion.emplace_back("precond", it->precond);
   }
 
   void betas() {
     if (out_.diffusion.front().second == "edm") return;
-    static const std::map<std::string, std::string> known{
-        {"linear", "linear"}, {"scaled_linear", "scaled_linear"}, {"squaredcos_cap_v2", "cosine"}};
-    const auto it = known.find(text("beta_schedule", "linear"));
-    require(
-        it != known.end() && (!json_.contains("trained_betas") || json_["trained_betas"].is_null()),
-        "scheduler: beta_schedule must be linear, scaled_linear or squaredcos_cap_v2  ", path_);
-    const bool scaled = it->second == "scaled_linear";
+    const auto it = std::ranges::find(diffusers_betas, text("beta_schedule", "linear"),
+                                      &DiffusersBetas::schedule);
+    require(it != std::end(diffusers_betas) &&
+                (!json_.contains("trained_betas") || json_["trained_betas"].is_null()),
+            "scheduler: beta_schedule must be linear, scaled_linear or squaredcos_cap_v2  ", path_);
     const double start = number("beta_start", 1e-4), end = number("beta_end", 0.02);
     const auto near = [](double a, double b) { return std::abs(a - b) < 1e-9; };
-    require(it->second == "cosine" ||
-                (near(start, scaled ? 0.00085 : 1e-4) && near(end, scaled ? 0.012 : 0.02)),
-            "scheduler: ", it->first, " betas from ", start, " to ", end, " are not implemented  ",
-            path_);
-    out_.diffusion.emplace_back("betas", it->second);
+    require(it->name == "cosine" || (near(start, it->start) && near(end, it->end)),
+            "scheduler: ", it->schedule, " betas from ", start, " to ", end,
+            " are not implemented  ", path_);
+    out_.diffusion.emplace_back("betas", it->name);
     out_.diffusion.emplace_back("timesteps",
                                 str(static_cast<int64_t>(number("num_train_timesteps", 1000))));
   }

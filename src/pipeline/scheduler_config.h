@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,21 @@ struct SchedulerConfig {
   OptionTexts sampler_options = {};        // as the file has them
   std::vector<std::string> warnings = {};  // of what is not followed
 };
+
+// What scheduler_config.json calls the betas and predictions of DiffusionConfig.
+struct DiffusersBetas {
+  std::string_view name, schedule;
+  double start, end;  // the only ones that are implemented; cosine has none
+};
+constexpr DiffusersBetas diffusers_betas[] = {{"linear", "linear", 1e-4, 0.02},
+                                              {"scaled_linear", "scaled_linear", 0.00085, 0.012},
+                                              {"cosine", "squaredcos_cap_v2", 1e-4, 0.02}};
+struct DiffusersPrediction {
+  std::string_view precond, type;
+};
+constexpr DiffusersPrediction diffusers_predictions[] = {
+    {"eps", "epsilon"}, {"v", "v_prediction"}, {"x0", "sample"}};
+
 // Throws Error for a file that is no such JSON, and for what is not implemented.
 SchedulerConfig read_scheduler_config(const std::string& path);
 

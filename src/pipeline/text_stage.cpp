@@ -49,21 +49,25 @@ std::string EncoderRule::states() const {
   return str("states.", reading.layer, reading.normed ? ".normed" : "");
 }
 
+bool follows(const FamilyText& text, std::string_view dialect) {
+  return !text.fixed || picture_dialect(dialect).skips_all;
+}
+
 std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig& config,
                                        const std::vector<LoadedComponent>& encoders,
-                                       int64_t clip_skip) {
+                                       ClipSkip skip) {
   const Family* family = find_family(config, widths_of(encoders));
   require(family && text_channels(config) > 0, "generate: ", denoiser.name, " reads no text");
-  require(clip_skip >= 0, "generate: --clip-skip must not be negative (", clip_skip, ")");
+  require(skip.layer >= 0, "generate: --clip-skip must not be negative (", skip.layer, ")");
   std::vector<EncoderRule> rules;
   for (const LoadedComponent& encoder : matching(*family, text_channels(config), encoders)) {
     const FamilyText& text = family->texts[rules.size()];
     EncoderRule& r = rules.emplace_back(EncoderRule{family, encoder, width_of(encoder), text,
                                                     text::text_encoder(text.encoder).pad});
-    if (clip_skip > 0) r.reading.layer = clip_skip;
+    if (skip.layer > 0 && follows(text, skip.dialect)) r.reading.layer = skip.layer;
     const int64_t layers = number_in(encoder.component.config, "layers");
     if (layers == text.cut_layers) r.reading.layer = std::max<int64_t>(r.reading.layer - 1, 1);
-    require(r.reading.layer <= layers, "generate: --clip-skip ", clip_skip,
+    require(r.reading.layer <= layers, "generate: --clip-skip ", skip.layer,
             " leaves no layer of an encoder with ", layers);
   }
   return rules;

@@ -37,11 +37,18 @@ struct EncoderRule {
   std::string states() const;  // the output of the encoder
 };
 
-// By the denoiser's family (models/family.h). `clip_skip` > 0 counts another layer, as A1111 and
-// ComfyUI do. Throws Error where an encoder that the network needs is missing.
+// Another layer of the text encoders than their family reads, from the last; 0: that one. By
+// dialect, some encoders do not follow it.
+struct ClipSkip {
+  int64_t layer = 0;
+  std::string_view dialect = "ebb";
+};
+bool follows(const FamilyText& text, std::string_view dialect);
+
+// By the denoiser's family (models/family.h). Throws Error where an encoder that the network needs
+// is missing.
 std::vector<EncoderRule> encoder_rules(const Model& denoiser, const ModelConfig& config,
-                                       const std::vector<LoadedComponent>& encoders,
-                                       int64_t clip_skip);
+                                       const std::vector<LoadedComponent>& encoders, ClipSkip skip);
 
 // By dialect. `folder` is force_zeros_for_empty_prompt of
 // diffusers' model_index.json, if there is one; without it that of the published pipeline counts.

@@ -183,12 +183,19 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   take_size(r.request, m);
   ChoiceTexts chosen = choose_open(r.request.options, parts);
   r.warnings = std::move(chosen.warnings), r.notes = std::move(chosen.notes);
-  r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, request.clip_skip);
+  const ClipSkip skip{request.clip_skip, r.request.options.dialect};
+  r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, skip);
+  if (skip.layer > 0 && std::ranges::none_of(r.encoders, [&](const EncoderRule& e) {
+        return follows(e.reading, skip.dialect);
+      }))
+    r.warnings.push_back(str("--clip-skip has no effect: in dialect ", skip.dialect,
+                             " the text encoders of ", r.encoders[0].family->name,
+                             " do not follow it"));
   r.passes.push_back(first_pass(r.request, m));
   if (request.refine) {
     r.passes.push_back(refiner_pass(r.request, parts, r.passes[0]));
-    r.refiner_encoders = encoder_rules(*parts.refiner->model, parts.refiner->config,
-                                       parts.refiner_encoders, request.clip_skip);
+    r.refiner_encoders =
+        encoder_rules(*parts.refiner->model, parts.refiner->config, parts.refiner_encoders, skip);
   }
   if (request.hires) r.passes.push_back(hires_pass(r.request, parts));
   const std::vector<std::string>& found = r.first().warnings;
@@ -241,8 +248,8 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
   Text& text_of = pass.refined ? refiner_text_ : text_;
   const ImageSize latents{.height = pass.request.sample[0], .width = pass.request.sample[1]};
   const int64_t factor = q.size.height / r.first().sample[0];
-  if (!text_of.stage || text_of.dtype != dtype || text_of.clip_skip != q.clip_skip)
-    text_of = {dtype, q.clip_skip,
+  if (!text_of.stage || text_of.dtype != dtype || text_of.layer != rules[0].reading.layer)
+    text_of = {dtype, rules[0].reading.layer,
                std::make_unique<TextStage>(*m.model, m.config, rules, vocabulary_, dtype, context_,
                                            options_.embeddings)};
   const PictureDialect& dialect = picture_dialect(pass.request.options.dialect);

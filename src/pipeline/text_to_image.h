@@ -198,7 +198,7 @@ class TextToImage {
   std::optional<Pipeline> refiner_;
   struct Text {
     DType dtype = DType::f32;
-    int64_t clip_skip = 0;
+    int64_t layer = 0;  // of the first encoder, which tells the clip skip
     std::unique_ptr<TextStage> stage;
   };
   Text text_, refiner_text_;

@@ -13,10 +13,10 @@
 
 namespace ebb {
 
-// Of a file that `flag` names; a network of pictures of three channels. Throws Error that says what
-// the file has instead.
 // How many times as large as its input what a network makes is.
 int64_t scale_of_upscaler(const Component& network);
+// Of a file that `flag` names; a network of pictures of three channels. Throws Error that says what
+// the file has instead.
 LoadedComponent load_upscaler(const std::string& file, std::string_view flag = "upscale: --model");
 
 struct UpscaleOptions {

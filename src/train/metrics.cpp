@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/parse_json.h"
 
 namespace ebb::train {
 namespace {
@@ -31,7 +32,7 @@ Kept lines_until(const std::string& path, int64_t step) {
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
-    const Json j = Json::parse(line, nullptr, false);
+    const Json j = parse_json<Json>(line);
     if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer()) {
       out.damaged = in.eof() && number > 1 ? 0 : number;
       break;

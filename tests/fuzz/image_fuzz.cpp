@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "io/image.h"
+#include "io/picture_file.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
@@ -55,6 +56,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (wanted ? c != wanted : c != 1 && c != 3) __builtin_trap();
     if (t.shape()[0] * t.shape()[1] > 1 << 16) __builtin_trap();
   });
-  may_fail([&] { ebb::io::png_text({data, size}, "input"); });
+  may_fail([&] { ebb::io::picture_text({data, size}, "input"); });
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "io/image.h"
+#include "io/picture_file.h"
 #include "io/safetensors.h"
 #include "support/jpeg.h"
 #include "support/torch_file.h"
@@ -64,6 +65,9 @@ void put_images(const fs::path& folder) {
   put_jpeg(folder / "progressive.jpg", picture(3), JCS_RGB, true);
   put_jpeg(folder / "grey.jpg", picture(1), JCS_GRAYSCALE, false);
   put_jpeg(folder / "cmyk.jpg", picture(4), JCS_CMYK, false);
+  for (const char* name : {"text.jpg", "text.webp"})
+    ebb::io::write_picture(folder / name, picture(3),
+                           {{"parameters", "a fox"}, {"Software", "s"}, {"k", "{\"x\": [[1]]}"}});
   put_webp(folder / "lossless.webp", true);
   put_webp(folder / "lossy.webp", false);
 }
@@ -96,6 +100,11 @@ void put_torch(const fs::path& folder) {
   write("zip", torch_text(tensors, "state_dict"));
   write("legacy", torch_text(tensors, "", true));
   write("call", "\x80\x02" + pickled_call("posix", "system", "true") + ".");
+  // a ParameterDict of none; its state, set by BUILD, is a dict, or itself
+  const std::string container =
+      "\x80\x02" + pickled_global("torch.nn.modules.container", "ParameterDict") + ")R";
+  write("state", container + "}" + pickled("_parameters") + "}sb.");
+  write("own_state", container + "q\1h\1b.");
   // of the zip's pickle alone: {"a": a view of storage "0"}
   write("pickle", "\x80\x02}" + pickled("a") + pickled_global("torch._utils", "_rebuild_tensor") +
                       "((" + pickled("storage") + pickled_global("torch", "FloatStorage") +

@@ -12,6 +12,7 @@
 #include "base/fields.h"
 #include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "diffusion/solver/run.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "io/picture_file.h"
@@ -52,9 +53,12 @@ PreviewTarget parse_preview(const std::string& text) {
 }
 
 // The picture that the run is for is worth more.
-void PreviewOutput::write(const Tensor& image) {
+void PreviewOutput::show(const StepView& step) {
+  if (ended_ || step.step % target_.every != 0) return;
   try {
-    io::write_picture(target_.file, image, {});
+    make(step);
+  } catch (const Cancelled&) {
+    throw;
   } catch (const Error& e) {
     ended_ = true;
     if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);  // the line of progress
@@ -63,14 +67,13 @@ void PreviewOutput::write(const Tensor& image) {
   }
 }
 
-void PreviewOutput::show(const StepView& step) {
-  if (ended_ || step.step % target_.every != 0) return;
+void PreviewOutput::make(const StepView& step) {
   const Tensor bytes = to_pixels(preview_(step.denoised()));
   std::vector<Tensor> images;
   for (int64_t i = 0; i < bytes.shape()[0]; ++i) images.push_back(image_at(bytes, i));
   const auto columns = static_cast<int64_t>(std::ceil(std::sqrt(std::ssize(images))));
   const Tensor image = images.size() == 1 ? images[0] : io::image_grid(images, columns, 1);
-  if (!target_.file.empty()) return write(image);
+  if (!target_.file.empty()) return io::write_picture(target_.file, image, {});
   const std::string text = terminal_text(image, terminal_columns() - 1);
   // over the line of progress and, on a terminal, the picture before
   if (isatty(STDERR_FILENO) != 0) {

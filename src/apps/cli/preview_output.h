@@ -21,12 +21,12 @@ class PreviewOutput {
   PreviewOutput(PreviewTarget target, Preview preview)
       : target_(std::move(target)), preview_(std::move(preview)) {}
   // The pictures of a batch as a grid. A file is replaced as a whole; on a terminal the picture
-  // before is overwritten. Where a file cannot be written there is one warning, and no more
-  // previews.
+  // before is overwritten. Where one cannot be made or written there is a warning, and no more are
+  // made. Throws Cancelled.
   void show(const StepView& step);
 
  private:
-  void write(const Tensor& image);
+  void make(const StepView& step);
   PreviewTarget target_;
   Preview preview_;
   bool ended_ = false;

@@ -1,12 +1,15 @@
 #include "apps/cli/settings_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/by_flag.h"
 #include "base/error.h"
+#include "base/file_and_numbers.h"
 #include "base/json.h"
 #include "base/names.h"
 #include "base/text_list.h"
@@ -39,9 +42,13 @@ constexpr Counterpart counterparts[] = {
 // Named by other flags or by others of them.
 constexpr std::string_view without_effect[] = {"Model", "Model hash", "Version", "Lora hashes"};
 constexpr std::string_view of_modes[] = {
-    "Denoising strength",  "Mask blur",     "Masked content", "Mask mode",      "Inpaint area",
-    "Masked area padding", "Hires upscale", "Hires steps",    "Hires upscaler", "Refiner",
-    "Refiner switch at",   "Tiling",        "Refiner loras"};
+    "Denoising strength", "Mask blur",           "Masked content", "Mask mode",
+    "Inpaint area",       "Masked area padding", "Hires upscale",  "Hires resize",
+    "Hires steps",        "Hires upscaler",      "Refiner",        "Tiling",
+    "Refiner loras",      "Refiner switch at"};
+// What the web UI writes of a mask where it is not its usual.
+constexpr std::string_view of_masks[] = {"Mask blur", "Masked content", "Mask mode", "Inpaint area",
+                                         "Masked area padding"};
 
 Json parsed(const std::string& text, const std::string& subject) {
   const std::string fault = json_fault(text);
@@ -51,33 +58,73 @@ Json parsed(const std::string& text, const std::string& subject) {
   return j;
 }
 
+using SetField = std::function<void(std::string_view, const std::string&)>;
+
+std::optional<std::pair<double, double>> width_and_height(const std::string& text) {
+  const auto sides = parted(text, "x");
+  if (sides.size() != 2) return {};
+  const auto width = as_number(sides[0]), height = as_number(sides[1]);
+  if (!width || !height) return {};
+  return std::pair{*width, *height};
+}
+
+// The web UI says the scale, or the size that it was given: of a side that is 0 by the other one's
+// scale. None where the picture was cropped to that size.
+std::string hires_scale(const Infotext& t) {
+  const std::string resize = t.value("Hires resize");
+  if (resize.empty()) return t.value("Hires upscale");
+  const auto from = width_and_height(t.value("Size")), to = width_and_height(resize);
+  if (!from || !to) return "";
+  const auto [width, height] = *from;
+  const auto [wide, high] = *to;
+  if (wide > 0 && high > 0 && wide * height != high * width) return "";
+  const double before = wide > 0 ? width : height, after = wide > 0 ? wide : high;
+  double scale = after / before;
+  while (scale * before < after) scale = std::nextafter(scale, 2 * scale);
+  return std::isfinite(scale) ? number_text(scale) : "";
+}
+
+void set_hires(const Infotext& t, const SetField& set, Like& out) {
+  const std::string menu = t.value("Hires upscaler"), own = hires_upscaler(menu),
+                    scale = hires_scale(t);
+  if (scale.empty()) {
+    out.needs.push_back({"hires", str("the picture was enlarged from ", t.value("Size"), " to ",
+                                      t.value("Hires resize"),
+                                      " and cropped, which ebb does not do; --hires SCALE "
+                                      "enlarges it whole")});
+    return;
+  }
+  if (own.empty() && !menu.empty())
+    out.needs.push_back({"hires", str("the picture was enlarged by the network ", menu,
+                                      "; --hires ", scale, ":FILE names it")});
+  set("hires",
+      str(scale, ':', own, ':', t.value("Hires steps"), ':', t.value("Denoising strength")));
+}
+
+void set_mask(const Infotext& t, const SetField& set, Like& out) {
+  const auto has = [&](std::string_view key) { return !t.value(key).empty(); };
+  if (std::ranges::none_of(of_masks, has)) return;
+  set("mask_blur", has("Mask blur") ? t.value("Mask blur") : "0");
+  out.needs.push_back({"mask", "the picture was made with a mask; --mask FILE names it"});
+  if (const std::string c = masked_content_of(t.value("Masked content")); !c.empty())
+    set("masked_content", c);
+  if (t.value("Mask mode") == "Inpaint not masked") set("mask_invert", "true");
+  if (t.value("Inpaint area") != "Only masked") return;
+  set("only_masked", "true");
+  if (has("Masked area padding")) set("mask_padding", t.value("Masked area padding"));
+}
+
 // What runs from a picture and runs of several passes say. Pictures and networks are named by
 // flags.
-void set_modes(const Infotext& t,
-               const std::function<void(std::string_view, const std::string&)>& set, Like& out) {
+void set_modes(const Infotext& t, const SetField& set, Like& out) {
   const auto has = [&](std::string_view key) { return !t.value(key).empty(); };
-  if (has("Hires upscale")) {
-    const std::string menu = t.value("Hires upscaler"), own = hires_upscaler(menu);
-    if (own.empty() && !menu.empty())
-      out.needs.push_back({"hires", str("the picture was enlarged by the network ", menu,
-                                        "; --hires ", t.value("Hires upscale"), ":FILE names it")});
-    set("hires", str(t.value("Hires upscale"), ':', own, ':', t.value("Hires steps"), ':',
-                     t.value("Denoising strength")));
+  if (has("Hires upscale") || has("Hires resize")) {
+    set_hires(t, set, out);
   } else if (has("Denoising strength")) {
     set("strength", t.value("Denoising strength"));
     out.needs.push_back({"init", "the picture was made from another one; --init FILE names it"});
   }
-  if (has("Mask blur")) {
-    set("mask_blur", t.value("Mask blur"));
-    out.needs.push_back({"mask", "the picture was made with a mask; --mask FILE names it"});
-    if (const std::string c = masked_content_of(t.value("Masked content")); !c.empty())
-      set("masked_content", c);
-    if (t.value("Mask mode") == "Inpaint not masked") set("mask_invert", "true");
-    if (t.value("Inpaint area") == "Only masked") {
-      set("only_masked", "true");
-      if (has("Masked area padding")) set("mask_padding", t.value("Masked area padding"));
-    }
-  }
+  set_mask(t, set, out);
   if (has("Refiner"))
     out.needs.push_back(
         {"refiner", str("the last steps were made by the model ", t.value("Refiner"),

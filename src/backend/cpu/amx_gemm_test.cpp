@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
+#include "backend/cpu/simd/amx.h"
 #include "core/tensor.h"
 #include "support/random_values.h"
 
@@ -48,19 +50,49 @@ double products(const AmxProblem& p, const std::vector<double>& a, const std::ve
   return sum;
 }
 
+class amx_gemm : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!amx_kernels()) GTEST_SKIP() << "this machine has no matrix tiles";
+  }
+};
+
+// Memory of `bytes` that begins behind a multiple of 64, as far from the next one as it can, so
+// that what is rounded up reaches to the end; behind it are bytes that must not change.
+class Guarded {
+ public:
+  explicit Guarded(int64_t bytes) : bytes_(static_cast<size_t>(bytes)), all_(bytes_ + 3 * line) {
+    const auto at = reinterpret_cast<uintptr_t>(all_.data());
+    first_ = (at + line - 1) / line * line - at + 1;
+    std::ranges::fill(all_, value);
+  }
+  void* data() { return all_.data() + first_; }
+  bool is_kept() const {
+    const auto kept = [](unsigned char c) { return c == value; };
+    const auto begin = all_.begin() + static_cast<std::ptrdiff_t>(first_);
+    return std::all_of(begin + static_cast<std::ptrdiff_t>(bytes_), all_.end(), kept) &&
+           std::all_of(all_.begin(), begin, kept);
+  }
+
+ private:
+  static constexpr size_t line = 64;
+  static constexpr unsigned char value = 0xff;
+  size_t bytes_, first_ = 0;
+  std::vector<unsigned char> all_;
+};
+
 // Behind the result and the scratch memory nothing may change.
 void check(const AmxProblem& p) {
-  if (!amx_takes(p)) GTEST_SKIP() << "this machine has no matrix tiles";
+  ASSERT_TRUE(amx_takes(p));
   const Operands in = operands(p);
   const int64_t pixels = p.images * p.out_h() * p.out_w(), guard = 32;
   const Tensor c = test::random_tensor(DType::bf16, {pixels * p.o + guard}, 5),
                before = c.to(DType::f32);
   const AmxMatmul product(p);
-  std::vector<unsigned char> scratch(static_cast<size_t>(product.scratch_bytes() + guard), 0xff);
+  Guarded scratch(product.scratch_bytes());
   product.run(
       {in.a.raw(), in.weights.raw(), in.bias.raw(), in.residual.raw(), c.raw(), scratch.data()});
-  for (size_t i = scratch.size() - static_cast<size_t>(guard); i < scratch.size(); ++i)
-    ASSERT_EQ(scratch[i], 0xff);
+  ASSERT_TRUE(scratch.is_kept());
   const auto a = numbers(in.a), w = numbers(in.weights), bias = numbers(in.bias),
              residual = numbers(in.residual), got = numbers(c), old = numbers(before);
   for (int64_t i = 0; i < pixels; ++i)
@@ -73,18 +105,18 @@ void check(const AmxProblem& p) {
   for (size_t i = static_cast<size_t>(pixels * p.o); i < got.size(); ++i) ASSERT_EQ(got[i], old[i]);
 }
 
-TEST(amx_gemm, matmuls_of_every_remainder__equal_loops) {
+TEST_F(amx_gemm, matmuls_of_every_remainder__equal_loops) {
   for (const int64_t m : {1, 15, 16, 33, 100})
     for (const int64_t o : {1, 16, 17, 70}) check({.w = m, .k = 64, .o = o});
   for (const int64_t k : {16, 30, 32, 34, 420, 800}) check({.w = 32, .k = k, .o = 40});
 }
 
-TEST(amx_gemm, rows_in_place_and_rows_of_a_residual__equal_loops) {
+TEST_F(amx_gemm, rows_in_place_and_rows_of_a_residual__equal_loops) {
   check({.w = 1920, .k = 32, .o = 35, .residual_rows = 960});
   check({.w = 64, .k = 96, .o = 64, .bias = DType::bf16});
 }
 
-TEST(amx_gemm, convolutions__equal_loops) {
+TEST_F(amx_gemm, convolutions__equal_loops) {
   AmxProblem p{.images = 2, .h = 9, .w = 20, .k = 40, .o = 35, .kh = 3, .kw = 3};
   p.top = p.left = p.bottom = p.right = 1;
   check(p);
@@ -100,12 +132,24 @@ TEST(amx_gemm, convolutions__equal_loops) {
   check({.images = 2, .h = 6, .w = 6, .k = 16, .o = 8, .stride = 3});
 }
 
-TEST(amx_gemm, no_rows__is_nothing) { check({.w = 0, .k = 16, .o = 5}); }
+// A row of the residual for each image, for each row of one, and across both.
+TEST_F(amx_gemm, rows_of_a_residual_of_convolutions__equal_loops) {
+  AmxProblem p{.images = 3, .h = 7, .w = 18, .k = 40, .o = 35, .kh = 3, .kw = 3};
+  p.top = p.left = p.bottom = p.right = 1;
+  for (const int64_t rows : {7 * 18, 18, 16, 5}) {
+    p.residual_rows = rows;
+    check(p);
+  }
+  p.stride = 2, p.residual_rows = p.out_h() * p.out_w();
+  check(p);
+}
+
+TEST_F(amx_gemm, no_rows__is_nothing) { check({.w = 0, .k = 16, .o = 5}); }
 
 // Infinity times the zeros that pad a tile would be not a number.
-TEST(amx_gemm, infinity__stays_in_its_row) {
+TEST_F(amx_gemm, infinity__stays_in_its_row) {
   const AmxProblem p{.w = 20, .k = 34, .o = 3};
-  if (!amx_takes(p)) GTEST_SKIP() << "this machine has no matrix tiles";
+  ASSERT_TRUE(amx_takes(p));
   Tensor a(DType::f32, {20, 34});
   std::ranges::fill(a.span<float>(), 1.0f);
   a.span<float>()[5 * 34 + 33] = std::numeric_limits<float>::infinity();

@@ -1,6 +1,8 @@
 #include "backend/cpu/onednn_faults.h"
 
+#ifdef __x86_64__
 #include <cpuid.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,10 +14,14 @@ namespace ebb::cpu {
 namespace {
 
 bool hides_amx_tiles() {
+#ifdef __x86_64__
   constexpr unsigned features = 7, tiles = 0x1d, amx_tile = 1u << 24;
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(features, 0, &a, &b, &c, &d) == 0 || (d & amx_tile) == 0) return false;
   return __get_cpuid_count(tiles, 0, &a, &b, &c, &d) == 0 || a == 0;  // a: the number of palettes
+#else
+  return false;
+#endif
 }
 
 unsigned choose_isa() {

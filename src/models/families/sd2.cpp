@@ -40,6 +40,7 @@ const Family& sd2() {
                         .texts = {{.encoder = "clip_h",
                                    .layer = 2,
                                    .cut_layers = 23,  // as Hugging Face has it
+                                   .fixed = true,
                                    .original = "cond_stage_model.model.",
                                    .open_clip = true}},
                         .beside = ldm_beside(),

@@ -10,6 +10,7 @@
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
+#include "base/parse_json.h"
 #include "io/file.h"
 #include "pipeline/evaluate.h"
 #include "train/metrics.h"
@@ -81,8 +82,7 @@ nlohmann::ordered_json figures(const Quality& q, int64_t step) {
 bool has_figures(const std::string& file) {
   constexpr int64_t most = 1 << 24;
   if (std::filesystem::file_size(file) > most) return false;
-  const auto j = nlohmann::json::parse(io::read_whole_file(file, "eval: --out", most), nullptr,
-                                       /*allow_exceptions=*/false);
+  const auto j = parse_json(io::read_whole_file(file, "eval: --out", most));
   return j.is_object() && j.contains("held_out") && j.contains("features");
 }
 

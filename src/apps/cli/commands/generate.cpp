@@ -346,7 +346,7 @@ std::optional<PreviewOutput> preview_of(const GenerateFlags& o, TextToImage& pip
   }
   std::optional<LoadedComponent> decoder;
   if (!o.preview_decoder.empty())
-    decoder = load_autoencoder(o.preview_decoder, "--preview-decoder");
+    decoder = load_autoencoder(o.preview_decoder, "--preview-decoder", o.variant);
   return PreviewOutput(parse_preview(o.preview), pipeline.preview(request, decoder));
 }
 
@@ -422,10 +422,15 @@ void resolve_like(GenerateFlags& o, const GenerateOptions& of_picture, const Lik
   for (const std::string& setting : like.unused)
     std::fprintf(stderr, "warning: like: not followed: %s\n", setting.c_str());
   const InputFiles inputs = input_files(o);
-  for (const InputFile& f : inputs.all())
-    require(!f.path.empty() || is_given(app, f.name.substr(0, f.name.find(' '))),
-            "generate: ", flag_of(f.name), " of the picture does not exist here; ", flag_of(f.name),
-            " names another (", f.text, ")  ", o.like);
+  for (const InputFile& f : inputs.all()) {
+    const size_t space = f.name.find(' ');  // before the number of one of several
+    const std::string field = f.name.substr(0, space), flag = flag_of(field);
+    require(!f.path.empty() || is_given(app, field), "generate: ", flag,
+            space == f.name.npos ? "" : " number" + f.name.substr(space),
+            " of the picture does not exist here; ", flag,
+            space == f.name.npos ? " names another (" : " names others, all of them anew (", f.text,
+            ")  ", o.like);
+  }
   drop_options(o.generate, of_picture, app);
   if (!is_given(app, "quality") && !has_quality(o)) o.quality = GenerateFlags().quality;
   o.made_with = like.hashes;

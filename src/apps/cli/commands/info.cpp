@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/parse_json.h"
 #include "io/picture_file.h"
 #include "io/safetensors.h"
 #include "models/model.h"
@@ -25,11 +26,12 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string file, model;
+  std::string file, model, variant;
   bool json = false;
   bool all = false;
   void fields(auto&& f) {
     f("model", model, "take the file for this model instead of recognising it");
+    f("variant", variant, "of a folder's files that are there in several: fp16");
     f("all", all, "list every tensor");
     f("json", json, "print one JSON object on standard output");
   }
@@ -161,7 +163,7 @@ int64_t parameters(const io::TensorFile& file) {
 
 // null where there is none, or a damaged one.
 nlohmann::ordered_json config_json(const std::string& text) {
-  auto j = nlohmann::ordered_json::parse(text, nullptr, false);
+  auto j = parse_json<nlohmann::ordered_json>(text);
   return j.is_discarded() ? nlohmann::ordered_json() : j;
 }
 
@@ -297,7 +299,7 @@ bool print_other(const Options& o) {
 io::TensorFile open_file(Options& o) {
   const std::string given = o.file;
   if (std::filesystem::is_directory(given)) {
-    const std::string component = component_weights(given);  // of a folder of diffusers
+    const std::string component = component_weights(given, o.variant);
     o.file = component.empty() ? train::find_model_file(given) : component;
   }
   try {
@@ -311,7 +313,7 @@ io::TensorFile open_file(Options& o) {
 
 // Of diffusers' layout: its components lie in files of their own.
 void print_folder(const Options& o) {
-  const Summary summary = summary_of_folder(o.file);
+  const Summary summary = summary_of_folder(o.file, o.variant);
   if (!o.json) return print_summary(summary);
   nlohmann::ordered_json j, lines = nlohmann::ordered_json::array();
   for (const auto& [name, text] : summary) lines.push_back({name, text});
@@ -327,6 +329,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
       "diffusers or of a training run");
   add_flags(app, fields_of(*o));
   return [o, &app] {
+    require(o->variant.empty() || std::filesystem::is_directory(o->file),
+            "info: --variant is of folders of diffusers (", o->variant, ")  ", o->file);
     if (std::filesystem::exists(std::filesystem::path(o->file) / "model_index.json")) {
       print_folder(*o);
       return 0;
