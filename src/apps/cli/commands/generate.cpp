@@ -3,34 +3,22 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <list>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/cli/command.h"
 #include "apps/cli/generate_flags.h"
+#include "apps/cli/generated_pictures.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/preview_output.h"
 #include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
 #include "apps/cli/unused_flags.h"
 #include "apps/cli/written_files.h"
-#include "base/background_tasks.h"
 #include "base/byte_size.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
-#include "base/utf8.h"
-#include "base/version.h"
-#include "io/file.h"
-#include "io/npy.h"
-#include "io/safetensors.h"
-#include "pipeline/file_hash.h"
-#include "pipeline/mode_parameters.h"
-#include "pipeline/noise_parameters.h"
-#include "pipeline/parameters.h"
-#include "pipeline/picture_bytes.h"
 #include "pipeline/picture_dialect.h"
 #include "pipeline/text_to_image.h"
 #include "train/stop.h"
@@ -41,65 +29,6 @@ namespace {
 text::PromptSyntax syntax_of(const GenerateFlags& o) {
   if (o.prompt_syntax != "auto") return text::prompt_syntax(o.prompt_syntax);
   return picture_dialect(o.generate.dialect).syntax;
-}
-
-// Of the files that --out names; none: latents.
-std::optional<io::PictureFormat> format_of(const GenerateFlags& o) {
-  return io::picture_format(output_of(o.out, "generate") == Output::folder ? "." + o.format
-                                                                           : o.out);
-}
-bool has_quality(const GenerateFlags& o) {
-  const auto format = format_of(o);
-  return format && *format != io::PictureFormat::png;
-}
-
-// Written into pictures: A1111's text, and what makes the same picture again: the batch that it
-// was in and its number, as a picture's bits may depend on the batch's size. Its index negative: of
-// all of them.
-std::map<std::string, std::string> settings(const GenerateFlags& o, const ResolvedTextToImage& r,
-                                            const GenerateOptions& ran, const Picture& picture,
-                                            const HashTexts& hashes,
-                                            const std::vector<std::string>& lora_hashes) {
-  GenerateFlags again = o;
-  const int64_t index = picture.index;
-  again.generate = ran;
-  again.modes.forget_noise();
-  again.generate.batch = picture.batch;
-  if (o.modes.outpaint.empty())  // which says the size
-    again.size = str(r.request.size.width, 'x', r.request.size.height);
-  if (index >= 0) {
-    again.n = picture.batch;
-    again.first_image = o.first_image + picture.batch_first;
-  }
-  const std::string json = settings_json(again.settings(has_quality(o)), o.diffusion,
-                                         index < 0 ? index : o.first_image + index, hashes);
-  const auto stem = [](const std::string& path) {
-    return std::filesystem::path(path).stem().string();
-  };
-  ModeFiles files{
-      .refiner = stem(o.modes.refiner_file()), .control_models = {}, .lora_hashes = lora_hashes};
-  for (const std::string& file : o.control.control_model.texts)
-    files.control_models.push_back(stem(file));
-  const auto model = hashes.find("model");
-  const int64_t image = index < 0 ? index : o.first_image + index;
-  GenerateOptions shown = ran;
-  shown.seed = seed_of_picture(r.first(), image);
-  auto more = noise_parameters(r.first(), image);
-  std::ranges::move(mode_parameters(r, files), std::back_inserter(more));
-  std::map<std::string, std::string> out{
-      {"Software", str("ebb ", version)},
-      {std::string(settings_keyword), json},
-      {"parameters", parameters_text({.prompt = with_lora_tags(r.request),
-                                      .negative = o.negative,
-                                      .model = stem(o.model),
-                                      .model_hash = model == hashes.end() ? "" : model->second,
-                                      .vae = stem(o.vae),
-                                      .size = r.request.size,
-                                      .clip_skip = o.clip_skip,
-                                      .options = shown,
-                                      .more = std::move(more)})}};
-  for (auto& [key, text] : out) text = repaired_utf8(text);  // of prompts and names of files
-  return out;
 }
 
 // Bytes; 0: what is free.
@@ -147,118 +76,6 @@ CheckpointParts parts_of(const GenerateFlags& o) {
   if (!o.control.upscale.empty()) parts.upscaler = upscaler_of(o.control);
   return parts;
 }
-
-// Those whose hashes are told or compared.
-InputFiles hashed_files(const GenerateFlags& o, Output output) {
-  return output == Output::npy && o.made_with.empty() ? InputFiles() : input_files(o);
-}
-
-PictureStyle style_of(const GenerateFlags& o, int64_t first_image = 0) {
-  return {.format = o.format, .quality = o.quality, .first_image = first_image};
-}
-
-// That are kept.
-int64_t pictures_of(const GenerateFlags& o) { return o.only < 0 ? o.n : 1; }
-
-// Writes pictures into a folder when they come; what is one file in the end, once.
-class PictureFiles {
- public:
-  PictureFiles(const GenerateFlags& o, const ResolvedTextToImage& r, const GenerateOptions& ran)
-      : options_(o),
-        output_(output_of(o.out, "generate")),
-        hashes_(hashed_files(o, output_)),
-        text_([&o, &r, ran, this](const Picture& p) {
-          std::vector<std::string> loras;
-          for (FileHash& hash : lora_hashes_) loras.push_back(hash.hex());
-          return settings(o, r, ran, p, hashes_.texts(), loras);
-        }) {
-    if (output_ != Output::npy)  // which has no texts
-      for (const auto* uses : {&r.loras, &r.refiner_loras})
-        for (const adapters::AdapterUse& use : *uses)
-          lora_hashes_.emplace_back(use.file->path(), HashOf::tensors);
-    HashTexts some;
-    const InputFiles files = input_files(o);
-    for (const InputFile& f : files.all()) some[f.name] = "0123456789";
-    if (const auto format = format_of(o))
-      io::check_picture_text(*format, settings(o, r, ran, Picture{}, some, {}));
-    if (output_ == Output::folder) first_file_ = first_number(o.out);
-    if (!o.made_with.empty()) say_warnings(other_files(o.made_with, hashes_.texts()));
-  }
-  void add(const Picture& p) {
-    if (options_.only >= 0 && p.index != options_.only) return;
-    last_ = {.index = kept_.empty() ? p.index : -1,
-             .batch = p.batch,
-             .batch_first = p.batch_first,
-             .pixels = {},
-             .latents = {}};
-    ++count_;
-    if (output_ == Output::folder) {
-      make_output_folder(options_.out, "generate");
-      return writing_.add([this, bytes = bytes_of(p), text = text_(last_), index = p.index,
-                           number = first_file_ + count_ - 1] {
-        const auto files = write_pictures(
-            options_.out, {bytes}, [&](int64_t) { return text; }, style_of(options_, number));
-        note(files.at(0), {index});
-      });
-    }
-    kept_.push_back(output_ == Output::grid ? bytes_of(p) : p.latents);
-    kept_of_.push_back(p.index);
-  }
-  // Behind it all files are there. Where one file was to have all pictures and some are missing, it
-  // replaces none of an earlier run.
-  void finish() {
-    writing_.finish();
-    const std::vector<Tensor> kept = std::exchange(kept_, {});
-    if (kept.empty()) return;
-    const std::string file =
-        count_ < pictures_of(options_) ? partial_file(options_.out) : options_.out;
-    write_one_file(file, kept);
-    note(file, std::exchange(kept_of_, {}));
-  }
-  int64_t count() const { return count_; }
-  // Of those that came, how many are in files by now.
-  int64_t written() const {
-    int64_t out = 0;
-    for (const WrittenFile& f : files_) out += std::ssize(f.images);
-    return out;
-  }
-  // In the order of the pictures. Behind finish().
-  std::vector<WrittenFile> files() const { return in_order(files_); }
-
- private:
-  void write_one_file(const std::string& file, const std::vector<Tensor>& all) const {
-    if (output_ == Output::grid) {
-      write_pictures(
-          file, all, [&](int64_t) { return text_(last_); }, style_of(options_));
-      return;
-    }
-    const Tensor latents = channels_first(stacked(all));
-    if (output_ == Output::npy) return io::write_npy(file, latents);
-    const io::NamedTensor tensor{"latents", latents};
-    io::write_safetensors(file, {&tensor, 1}, text_(last_));
-  }
-  void note(const std::string& file, std::vector<int64_t> images) {
-    const std::lock_guard lock(files_mutex_);
-    files_.push_back({file, std::move(images)});
-  }
-  Tensor bytes_of(const Picture& p) const {
-    return picture_bytes(p.pixels, options_.generate.dialect);
-  }
-
-  const GenerateFlags& options_;
-  Output output_;
-  InputHashes hashes_;
-  std::list<FileHash> lora_hashes_;
-  std::function<std::map<std::string, std::string>(const Picture&)> text_;
-  std::vector<Tensor> kept_;
-  std::vector<int64_t> kept_of_;  // their indices
-  Picture last_;                  // without its numbers; its index negative: of several in one file
-  int64_t first_file_ = 0;        // the number of the first one in a folder
-  int64_t count_ = 0;
-  std::mutex files_mutex_;
-  std::vector<WrittenFile> files_;
-  BackgroundTasks writing_;  // last: its tasks end before what they use
-};
 
 std::string pictures(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 

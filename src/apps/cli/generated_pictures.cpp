@@ -1,0 +1,174 @@
+#include "apps/cli/generated_pictures.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "apps/cli/settings_file.h"
+#include "apps/cli/terminal.h"
+#include "base/utf8.h"
+#include "base/version.h"
+#include "io/file.h"
+#include "io/npy.h"
+#include "io/safetensors.h"
+#include "pipeline/mode_parameters.h"
+#include "pipeline/noise_parameters.h"
+#include "pipeline/parameters.h"
+#include "pipeline/picture_bytes.h"
+
+namespace ebb::cli {
+namespace {
+
+// Written into pictures: A1111's text, and what makes the same picture again: the batch that it
+// was in and its number, as a picture's bits may depend on the batch's size. Its index negative: of
+// all of them.
+std::map<std::string, std::string> settings(const GenerateFlags& o, const ResolvedTextToImage& r,
+                                            const GenerateOptions& ran, const Picture& picture,
+                                            const HashTexts& hashes,
+                                            const std::vector<std::string>& lora_hashes) {
+  GenerateFlags again = o;
+  const int64_t index = picture.index;
+  again.generate = ran;
+  again.modes.forget_noise();
+  again.generate.batch = picture.batch;
+  if (o.modes.outpaint.empty())  // which says the size
+    again.size = str(r.request.size.width, 'x', r.request.size.height);
+  if (index >= 0) {
+    again.n = picture.batch;
+    again.first_image = o.first_image + picture.batch_first;
+  }
+  const std::string json = settings_json(again.settings(has_quality(o)), o.diffusion,
+                                         index < 0 ? index : o.first_image + index, hashes);
+  const auto stem = [](const std::string& path) {
+    return std::filesystem::path(path).stem().string();
+  };
+  ModeFiles files{
+      .refiner = stem(o.modes.refiner_file()), .control_models = {}, .lora_hashes = lora_hashes};
+  for (const std::string& file : o.control.control_model.texts)
+    files.control_models.push_back(stem(file));
+  const auto model = hashes.find("model");
+  const int64_t image = index < 0 ? index : o.first_image + index;
+  GenerateOptions shown = ran;
+  shown.seed = seed_of_picture(r.first(), image);
+  auto more = noise_parameters(r.first(), image);
+  std::ranges::move(mode_parameters(r, files), std::back_inserter(more));
+  std::map<std::string, std::string> out{
+      {"Software", str("ebb ", version)},
+      {std::string(settings_keyword), json},
+      {"parameters", parameters_text({.prompt = with_lora_tags(r.request),
+                                      .negative = o.negative,
+                                      .model = stem(o.model),
+                                      .model_hash = model == hashes.end() ? "" : model->second,
+                                      .vae = stem(o.vae),
+                                      .size = r.request.size,
+                                      .clip_skip = o.clip_skip,
+                                      .options = shown,
+                                      .more = std::move(more)})}};
+  for (auto& [key, text] : out) text = repaired_utf8(text);  // of prompts and names of files
+  return out;
+}
+
+// Those whose hashes are told or compared.
+InputFiles hashed_files(const GenerateFlags& o, Output output) {
+  return output == Output::npy && o.made_with.empty() ? InputFiles() : input_files(o);
+}
+
+}  // namespace
+
+std::optional<io::PictureFormat> format_of(const GenerateFlags& o) {
+  return io::picture_format(output_of(o.out, "generate") == Output::folder ? "." + o.format
+                                                                           : o.out);
+}
+bool has_quality(const GenerateFlags& o) {
+  const auto format = format_of(o);
+  return format && *format != io::PictureFormat::png;
+}
+
+PictureStyle style_of(const GenerateFlags& o, int64_t first_image) {
+  return {.format = o.format, .quality = o.quality, .first_image = first_image};
+}
+
+int64_t pictures_of(const GenerateFlags& o) { return o.only < 0 ? o.n : 1; }
+
+PictureFiles::PictureFiles(const GenerateFlags& o, const ResolvedTextToImage& r,
+                           const GenerateOptions& ran)
+    : options_(o),
+      output_(output_of(o.out, "generate")),
+      hashes_(hashed_files(o, output_)),
+      text_([&o, &r, ran, this](const Picture& p) {
+        std::vector<std::string> loras;
+        for (FileHash& hash : lora_hashes_) loras.push_back(hash.hex());
+        return settings(o, r, ran, p, hashes_.texts(), loras);
+      }) {
+  if (output_ != Output::npy)  // which has no texts
+    for (const auto* uses : {&r.loras, &r.refiner_loras})
+      for (const adapters::AdapterUse& use : *uses)
+        lora_hashes_.emplace_back(use.file->path(), HashOf::tensors);
+  HashTexts some;
+  const InputFiles files = input_files(o);
+  for (const InputFile& f : files.all()) some[f.name] = "0123456789";
+  if (const auto format = format_of(o))
+    io::check_picture_text(*format, settings(o, r, ran, Picture{}, some, {}));
+  if (output_ == Output::folder) first_file_ = first_number(o.out);
+  if (!o.made_with.empty()) say_warnings(other_files(o.made_with, hashes_.texts()));
+}
+
+void PictureFiles::add(const Picture& p) {
+  if (options_.only >= 0 && p.index != options_.only) return;
+  last_ = {.index = kept_.empty() ? p.index : -1,
+           .batch = p.batch,
+           .batch_first = p.batch_first,
+           .pixels = {},
+           .latents = {}};
+  ++count_;
+  if (output_ == Output::folder) {
+    make_output_folder(options_.out, "generate");
+    return writing_.add([this, bytes = bytes_of(p), text = text_(last_), index = p.index,
+                         number = first_file_ + count_ - 1] {
+      const auto files = write_pictures(
+          options_.out, {bytes}, [&](int64_t) { return text; }, style_of(options_, number));
+      note(files.at(0), {index});
+    });
+  }
+  kept_.push_back(output_ == Output::grid ? bytes_of(p) : p.latents);
+  kept_of_.push_back(p.index);
+}
+
+void PictureFiles::finish() {
+  writing_.finish();
+  const std::vector<Tensor> kept = std::exchange(kept_, {});
+  if (kept.empty()) return;
+  const std::string file =
+      count_ < pictures_of(options_) ? partial_file(options_.out) : options_.out;
+  write_one_file(file, kept);
+  note(file, std::exchange(kept_of_, {}));
+}
+
+int64_t PictureFiles::written() const {
+  int64_t out = 0;
+  for (const WrittenFile& f : files_) out += std::ssize(f.images);
+  return out;
+}
+
+void PictureFiles::write_one_file(const std::string& file, const std::vector<Tensor>& all) const {
+  if (output_ == Output::grid) {
+    write_pictures(
+        file, all, [&](int64_t) { return text_(last_); }, style_of(options_));
+    return;
+  }
+  const Tensor latents = channels_first(stacked(all));
+  if (output_ == Output::npy) return io::write_npy(file, latents);
+  const io::NamedTensor tensor{"latents", latents};
+  io::write_safetensors(file, {&tensor, 1}, text_(last_));
+}
+
+void PictureFiles::note(const std::string& file, std::vector<int64_t> images) {
+  const std::lock_guard lock(files_mutex_);
+  files_.push_back({file, std::move(images)});
+}
+
+Tensor PictureFiles::bytes_of(const Picture& p) const {
+  return picture_bytes(p.pixels, options_.generate.dialect);
+}
+
+}  // namespace ebb::cli
