@@ -114,6 +114,8 @@ LARGER = [
     Case("linear_act", [(2, 256, 1024), (1536, 1024), (1536,)], ("gelu_tanh",)),
     Case("attention", [(2, 384, 8, 64), (2, 384, 8, 64), (2, 384, 8, 64), None], (0.0, False)),
     Case("attention", [(1, 640, 8, 128), (1, 640, 2, 128), (1, 640, 2, 128), None], (0.0, True)),
+    # more heads than an H200 runs the gradient of at once, and several query heads in a tile
+    Case("attention", [(1, 1200, 104, 64), *[(1, 1200, 52, 64)] * 2, None], (0.0, True)),
 ]
 
 

@@ -59,8 +59,8 @@ struct Kernel {
   bool (*may_alias)(const Signature&, size_t out, size_t in) = nullptr;
   // The outputs alias the first input under another type; nothing runs.
   bool alias = false;
-  // A cooperative kernel: its thread blocks wait for each other, so all must be co-resident. Two
-  // such kernels never run concurrently.
+  // A cooperative kernel: its thread blocks wait for each other, so all must be co-resident. A plan
+  // runs none beside another.
   bool cooperative = false;
   // What a user should know where this kernel serves a use: why it is slow there. "" or null:
   // nothing. The text of a plan has it behind the step, and the context's log gets it.

@@ -153,7 +153,7 @@ bool plain_heads(const Signature& s) {
 bool supports_long(const Signature& s, const Device& device) {
   if (!runs_at_once(s, device)) return false;
   const Use u = use_of(s);
-  if (!serves_long({u.z, u.sizes.causal}, of(device))) return false;
+  if (!serves_long(u.dtype, {u.z, u.sizes.causal}, of(device))) return false;
   if (!plain_heads(s)) return true;
   const GradKernels k = grad_kernels(u);
   if (!k.group.run || k.group.bytes > of(device).shared_per_block()) return true;
@@ -166,12 +166,9 @@ bool supports_short(const Signature& s, const Device& device) {
 Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
   if (u.z.t == 0 || u.z.heads == 0) return prepare_plain(s, {}, device);
-  CudaDevice& d = of(device);
-  const bool causal = u.sizes.causal;
-  const int64_t bytes = std::max(u.workspace(), long_workspace(u.dtype, {u.z, causal}, d));
-  return {.workspace = bytes, .run = [=, &d](const Call& call) {
-            run_long(u.dtype, params_of(u, call), causal, call.workspace, d);
-          }};
+  const LongProgram program = long_program(u.dtype, {u.z, u.sizes.causal}, of(device));
+  return {.workspace = std::max(u.workspace(), program.workspace),
+          .run = [=](const Call& call) { program.run(params_of(u, call), call.workspace); }};
 }
 
 bool supports_head(const Signature& s, const Device& device) {

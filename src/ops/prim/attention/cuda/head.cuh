@@ -14,7 +14,7 @@ struct HeadSizes {
   float scale;             // of the scores
   float scale_log2;        // the same times log2(e)
   int64_t key_row_stride;  // row stride of k and v, in elements
-  int group;               // query heads that share a head of k and v; 1 for the gradient
+  int group;               // query heads that share a head of k and v
 };
 
 // The rows of head `head` in a tensor with `count` rows per sample and row stride `stride`.

@@ -301,9 +301,10 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
 // The table of CausalTile.
 __device__ __forceinline__ void store_turns(const LongParams& p) {
   const int blocks = p.sizes.query_blocks / p.sizes.query_splits;
-  const int count = p.sizes.key_blocks * blocks, threads = gridDim.x * kRowThreads;
-  for (int i = blockIdx.x * kRowThreads + threadIdx.x; i < count; i += threads)
-    p.turns[i] = causal_turn(p.sizes, i / blocks, i % blocks);
+  const int count = p.sizes.key_blocks * blocks;
+  for (int64_t i = int64_t{blockIdx.x} * kRowThreads + threadIdx.x; i < count;
+       i += int64_t{gridDim.x} * kRowThreads)
+    p.turns[i] = causal_turn(p.sizes, static_cast<int>(i) / blocks, static_cast<int>(i) % blocks);
 }
 
 // Preprocess: lse_log2 and delta, turns, and zeroes dq_semaphore. A thread block handles kRowTokens

@@ -1,6 +1,8 @@
 // attention_grad on sm_90a: short sequences, a thread block per head; and long ones.
 #pragma once
 
+#include <functional>
+
 #include "backend/cuda/device.h"
 #include "ops/prim/attention_grad/cuda/blocks.cuh"
 
@@ -16,13 +18,15 @@ void run_head(DType dtype, const GradParams& p, ebb::cuda::CudaDevice& device);
 // The same for any number of keys: heads up to 128 wide, grouped or not, plain or with a causal
 // mask.
 struct LongProblem {
-  const HeadSizes& z;
+  HeadSizes z;
   bool causal;
 };
-bool serves_long(const LongProblem& l, const ebb::cuda::CudaDevice& device);
-// Bytes of workspace of run_long.
-int64_t long_workspace(DType dtype, const LongProblem& l, const ebb::cuda::CudaDevice& device);
-void run_long(DType dtype, GradParams p, bool causal, void* workspace,
-              ebb::cuda::CudaDevice& device);
+bool serves_long(DType dtype, const LongProblem& l, const ebb::cuda::CudaDevice& device);
+
+struct LongProgram {
+  int64_t workspace = 0;  // bytes
+  std::function<void(GradParams, void* workspace)> run;
+};
+LongProgram long_program(DType dtype, const LongProblem& l, ebb::cuda::CudaDevice& device);
 
 }  // namespace ebb::ops::cuda

@@ -2,7 +2,10 @@
 // when it adds its dq of each. Plain C++, which the tests run on the host.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+
+#include "base/round_up.h"
 
 namespace ebb::ops::cuda {
 
@@ -16,6 +19,7 @@ struct LongSizes {
   int query_blocks = 0;  // of the group: group * head_blocks
   int query_splits = 1;
   int tiles = 0;  // CausalTile: some have no blocks
+  int grid = 0;   // thread blocks
   // Of CausalTile alone.
   int keys = 0, queries = 0;  // per block
   int diagonal = 0;           // query t attends to the keys up to t + diagonal; not negative
@@ -136,6 +140,32 @@ struct CausalTile {
     return {turns[key_block * split_blocks + block - first]};
   }
 };
+
+// Where there are too few blocks of keys to fill the device, the queries are split as well.
+inline LongSizes divided_plain(LongSizes z, int sm_count) {
+  const int64_t key_tiles = int64_t{z.heads} * z.key_blocks;
+  if (key_tiles > 0 && z.query_blocks > 0)
+    z.query_splits = static_cast<int>(std::clamp<int64_t>(sm_count / key_tiles, 1, z.query_blocks));
+  z.tiles = static_cast<int>(key_tiles * z.query_splits);
+  z.grid = std::min(z.tiles, sm_count);
+  return z;
+}
+
+// Pairs of tiles, in waves of whole heads; splits are whole query heads. The fewest splits that are
+// within a tenth of the fastest.
+inline LongSizes divided_causal(LongSizes z, int sm_count) {
+  const int group = z.query_blocks / z.head_blocks, pairs = CausalTile::pairs(z);
+  const int most = sm_count / pairs;  // heads in a wave
+  const auto time = [&](int splits) {
+    return static_cast<double>(ceil_div(z.heads * splits, most)) / splits;
+  };
+  for (int splits = 2; splits <= group; ++splits)
+    if (group % splits == 0 && time(splits) < .9 * time(z.query_splits)) z.query_splits = splits;
+  const int units = z.heads * z.query_splits, at_once = std::min(most, units);
+  z.grid = pairs * at_once;
+  z.tiles = 2 * static_cast<int>(ceil_div(units, at_once)) * z.grid;
+  return z;
+}
 
 // When a pair of tiles visits query block `block` of a split with key block `key_block`, in blocks.
 constexpr int causal_time(const LongSizes& z, int key_block, int block) {

@@ -87,43 +87,44 @@ LongSizes sizes(int heads, int key_blocks, int head_blocks, int group, int split
 }
 
 TEST(AttentionGradTiles, plain__complete_without_deadlock) {
-  for (LongSizes z : {sizes(3, 5, 7, 1, 1), sizes(2, 3, 4, 4, 3), sizes(1, 40, 9, 2, 1),
-                      sizes(5, 1, 6, 1, 2), sizes(4, 33, 70, 1, 1)}) {
-    z.tiles = z.heads * z.key_blocks * z.query_splits;
-    const auto all = visits<PlainTile>(z, std::min(z.tiles, 12), {});
+  for (LongSizes z : {sizes(3, 5, 7, 1, 1), sizes(1, 3, 4, 4, 1), sizes(1, 40, 9, 2, 1),
+                      sizes(5, 1, 6, 1, 1), sizes(4, 33, 70, 1, 1)}) {
+    z = divided_plain(z, 12);
+    const auto all = visits<PlainTile>(z, z.grid, {});
     expect_complete(z, all, false);
     EXPECT_GT(steps_of(all), 0) << z.key_blocks << " blocks of keys";
   }
 }
 
-// As launch.cu divides it.
 struct CausalCase {
   int keys, queries;  // of a head
-  int heads, group, splits, heads_at_once;
+  int heads, group, sm_count;
 };
 
 TEST(AttentionGradTiles, causal__complete_without_deadlock) {
-  for (const CausalCase& c :
-       {CausalCase{8192, 8192, 8, 4, 1, 4}, CausalCase{300, 300, 2, 4, 4, 8},
-        CausalCase{77, 77, 12, 1, 1, 12}, CausalCase{4096, 1000, 3, 2, 2, 2},
-        CausalCase{1100, 1090, 7, 3, 1, 3}, CausalCase{640, 640, 5, 1, 1, 2}}) {
-    LongSizes z = sizes(c.heads, (c.keys + 127) / 128, (c.queries + 63) / 64, c.group, c.splits);
-    z.keys = 128, z.queries = 64, z.diagonal = c.keys - c.queries;
-    const int pairs = CausalTile::pairs(z), units = c.heads * c.splits;
-    const int grid = pairs * c.heads_at_once;
-    z.tiles = 2 * ((units + c.heads_at_once - 1) / c.heads_at_once) * grid;
-    std::vector<uint16_t> turns;
-    const int blocks = z.query_blocks / z.query_splits;
-    for (int i = 0; i < z.key_blocks * blocks; ++i)
-      turns.push_back(causal_turn(z, i / blocks, i % blocks));
-    const auto all = visits<CausalTile>(z, grid, turns);
-    expect_complete(z, all, true);
-    const int steps = steps_of(all);
-    EXPECT_GT(steps, 0) << c.keys << " keys";
-    if (c.keys != 8192) continue;
-    // Of 8192 tokens, hardly any time is spent on waiting.
-    for (const auto& of_block : all) EXPECT_LT(steps, 1.05 * static_cast<double>(of_block.size()));
-  }
+  for (const int block : {64, 128})  // queries
+    for (const CausalCase& c : {CausalCase{8192, 8192, 8, 4, 132}, CausalCase{300, 300, 2, 4, 132},
+                                CausalCase{77, 77, 12, 1, 132}, CausalCase{4096, 1000, 3, 2, 40},
+                                CausalCase{1100, 1090, 7, 3, 13}, CausalCase{640, 640, 5, 1, 7},
+                                CausalCase{1200, 1200, 52, 2, 132}}) {
+      LongSizes z =
+          sizes(c.heads, (c.keys + 127) / 128, (c.queries + block - 1) / block, c.group, 1);
+      z.keys = 128, z.queries = block, z.diagonal = c.keys - c.queries;
+      z = divided_causal(z, c.sm_count);
+      ASSERT_LE(z.grid, c.sm_count);
+      std::vector<uint16_t> turns;
+      const int blocks = z.query_blocks / z.query_splits;
+      for (int i = 0; i < z.key_blocks * blocks; ++i)
+        turns.push_back(causal_turn(z, i / blocks, i % blocks));
+      const auto all = visits<CausalTile>(z, z.grid, turns);
+      expect_complete(z, all, true);
+      const int steps = steps_of(all);
+      EXPECT_GT(steps, 0) << c.keys << " keys";
+      if (c.keys != 8192) continue;
+      // Of 8192 tokens, hardly any time is spent on waiting.
+      for (const auto& of_block : all)
+        EXPECT_LT(steps, 1.05 * static_cast<double>(of_block.size()));
+    }
 }
 
 }  // namespace
