@@ -60,6 +60,13 @@ std::vector<Case> cases() {
            {{"act", T("none")}, {"needs", x_and_weight}},
            2,
            2e-6 * 2 * (1024 * 2048 + 1024 * 512 + 2048 * 512)},
+          // the sums over rows that are the bias's are of one of them, and f32
+          {"linear_with_bias",
+           "linear_act_backward",
+           {{1024, 2048}, {1024, 512}, {2048, 512}, {2048}},
+           {{"act", T("none")}, {"needs", int64_t{7}}},
+           3,
+           2e-6 * 2 * (1024 * 2048 + 1024 * 512 + 2048 * 512) + 10 * 2048e-6},
           {"linear_of_samples",
            "linear_act_backward",
            {{2, 512, 2048}, {2, 512, 512}, {2048, 512}, none},

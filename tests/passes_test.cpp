@@ -12,6 +12,7 @@
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/moments/op.h"
+#include "ops/prim/permute/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
@@ -21,6 +22,7 @@
 #include "passes/gradients.h"
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
+#include "passes/narrow_results.h"
 #include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
 #include "passes/simplify.h"
@@ -112,6 +114,101 @@ TEST(narrow_weights, weights_that_others_read_widened__are_there_twice) {
   EXPECT_EQ(out.nodes().size(), 2u);
   EXPECT_EQ(out.type(out.find_source("w")->value).dtype, DType::f16);
   EXPECT_EQ(count(out, ops::def::matmul()), 1);
+}
+
+// A product in f32 under another shape, as bf16.
+Graph rounded_product(bool row_sums, bool others_read) {
+  Graph g;
+  const Value in[] = {g.input("a", {DType::bf16, {4, 6}}), g.input("b", {DType::bf16, {4, 8}})};
+  const ops::Matmul attrs{.trans_a = true, .dtype = "f32", .row_sums = row_sums};
+  const std::vector<Value> out = g.add(ops::def::matmul(), attrs, in);
+  const Value renamed = ops::reshape(out[0], {2, 3, 8});
+  g.output("y", ops::cast(renamed, DType::bf16));
+  if (others_read) g.output("wide", renamed);
+  if (row_sums) g.output("sums", out[1]);
+  return g;
+}
+
+TEST(narrow_results, product_behind_a_reshape__is_rounded_by_the_matmul) {
+  for (const bool row_sums : {false, true}) {
+    const Graph g = rounded_product(row_sums, false);
+    const Graph out = narrow_results(g, all_same_cost_class);
+    verify(out, "narrow_results");
+    EXPECT_EQ(count(out, ops::def::pointwise()), 0) << row_sums;
+    EXPECT_EQ(out.type(out.nodes()[0].out[0]).dtype, DType::bf16) << row_sums;
+    expect_equal(g, out);
+  }
+}
+
+TEST(narrow_results, product_that_others_read_or_no_kernel_gives__stays_wide) {
+  const Graph read = rounded_product(false, true), apart = rounded_product(false, false);
+  EXPECT_EQ(count(narrow_results(read, all_same_cost_class), ops::def::pointwise()), 1);
+  EXPECT_EQ(count(narrow_results(apart, no_same_cost_class), ops::def::pointwise()), 1);
+}
+
+TEST(narrow_results, results_of_one_expression__are_rounded_each_for_itself) {
+  Graph g;
+  const Value in[] = {g.input("x", f32({2, 6}))};
+  const Scalar x = Scalar::input(0), three[] = {x * 2.0, x + 1.0, -x};
+  const std::vector<Value> out =
+      ops::pointwise(g, {.expr = Expr(1, three), .dtypes = "f32,f32,f32"}, in);
+  g.output("bf16", ops::cast(ops::reshape(out[0], {12}), DType::bf16));
+  g.output("f16", ops::cast(ops::reshape(out[1], {3, 4}), DType::f16));
+  g.output("f32", out[2]);
+  const Graph narrow = narrow_results(g, no_same_cost_class);
+  verify(narrow, "narrow_results");
+  EXPECT_EQ(count(narrow, ops::def::pointwise()), 1);
+  expect_equal(g, narrow);
+}
+
+TEST(merge_casts, statistics_of_a_widened_value__are_of_the_value) {
+  Graph g;
+  const Value x = g.input("x", {DType::bf16, {3, 8}});
+  const ops::MeanVar m = ops::moments(ops::cast(x, DType::f32), {.axis = 1});
+  g.output("mean", m.mean);
+  g.output("var", m.var);
+  const Graph out = merge_casts(g, all_supported);
+  verify(out, "merge_casts");
+  EXPECT_EQ(out.nodes().size(), 1u);
+  expect_equal(g, out);
+  EXPECT_EQ(merge_casts(g, none_supported).nodes().size(), 2u);
+}
+
+TEST(merge_casts, operands_that_decide_a_results_dtype_or_precision__stay_widened) {
+  Graph g;
+  const Value x = ops::cast(g.input("x", {DType::bf16, {3, 8}}), DType::f32);
+  g.output("turned", ops::permute(x, {1, 0}));
+  g.output("product", ops::matmul(g.input("a", f32({2, 3})), x));
+  EXPECT_EQ(merge_casts(g, all_supported).nodes().size(), 3u);
+}
+
+TEST(fuse, sums_of_one__are_part_of_the_expressions_around_them) {
+  Graph g;
+  const Value x = g.input("x", f32({1, 8})), y = g.input("y", f32({1, 8}));
+  const Scalar xy[] = {Scalar::input(0) * Scalar::input(1)};
+  const Value in[] = {x, y};
+  const Value sum = ops::reduce(g, {.expr = Expr(2, xy), .dims = {0}, .scale = 0.5}, in)[0];
+  g.output("sum", decayed(sum));
+  g.output("max", decayed(ops::amax(scaled(x, x), {0})));
+  const Graph out = fuse(g, {});
+  verify(out, "fuse");
+  EXPECT_EQ(count(out, ops::def::reduce()), 0);
+  EXPECT_EQ(out.nodes().size(), 1u);
+  expect_equal(g, out);
+}
+
+TEST(fuse_horizontally, results_under_other_names__become_one_node_too) {
+  Graph g;
+  const Value x = g.input("x", f32({4, 3}));
+  const Scalar both[] = {Scalar::input(0), -Scalar::input(0)};
+  const Value in[] = {x};
+  const std::vector<Value> sums = ops::reduce(g, {.expr = Expr(1, both), .dims = {0}}, in);
+  g.output("a", ops::cast(ops::reshape(sums[0], {3}), DType::bf16));
+  g.output("b", ops::cast(ops::reshape(sums[1], {3}), DType::bf16));
+  const Graph out = fuse_horizontally(g);
+  verify(out, "fuse_horizontally");
+  EXPECT_EQ(count(out, ops::def::multi_tensor_pointwise()), 1);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 0);
 }
 
 TEST(fuse_horizontally, dependent_nodes__do_not_fuse) {

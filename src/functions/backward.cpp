@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "functions/inlined.h"
 #include "ops/prim/pointwise/op.h"
 #include "passes/gradients.h"
 
@@ -20,6 +19,22 @@ struct BackwardAttrs {
   void fields(auto&& f) { f("needs", needs); }
   bool needed(size_t operand) const { return ((needs >> operand) & 1) != 0; }
 };
+
+// The nodes of `from` in `into`, with `sources` for its own; the values of its outputs.
+std::vector<Value> inlined(const Graph& from, Graph& into, std::span<const Value> sources) {
+  std::vector<Value> of(static_cast<size_t>(from.values()));
+  for (size_t i = 0; i < sources.size(); ++i)
+    of[static_cast<size_t>(from.sources()[i].value)] = sources[i];
+  for (const Node& n : from.nodes()) {
+    std::vector<Value> in;
+    for (const int32_t v : n.in) in.push_back(of[static_cast<size_t>(v)]);
+    const std::vector<Value> out = into.add(*n.op, n.attrs, in);
+    for (size_t k = 0; k < out.size(); ++k) of[static_cast<size_t>(n.out[k])] = out[k];
+  }
+  std::vector<Value> outputs;
+  for (const NamedValue& o : from.outputs()) outputs.push_back(of[static_cast<size_t>(o.value)]);
+  return outputs;
+}
 
 std::string name_of(const Graph& g, Value source) {
   return std::ranges::find(g.sources(), source.id, &Source::value)->name;
@@ -41,13 +56,9 @@ std::vector<Value> derived(const Function& f, const Use& use, std::span<const Va
   };
   const std::vector<Value> in = sources(use.in), dy = sources(grads);
   std::vector<std::string> wanted;
-  std::vector<DType> dtypes;
   for (size_t i = 0, k = 0; i < in.size(); ++i) {
     if (!in[i]) continue;
-    if (attrs.needed(i)) {
-      wanted.push_back(inner.sources()[k].name);
-      dtypes.push_back(in[i].dtype());
-    }
+    if (attrs.needed(i)) wanted.push_back(inner.sources()[k].name);
     ++k;
   }
   const std::vector<Value> y = f.build({inner, in, attrs.forward});
@@ -59,7 +70,7 @@ std::vector<Value> derived(const Function& f, const Use& use, std::span<const Va
   }
   require(!outputs.empty(), f.name, "_backward: no gradient of a result is given");
   const Graph all = gradients(inner, outputs, wanted);
-  const std::vector<Value> found = inlined(all, use.graph, outside, dtypes);
+  const std::vector<Value> found = inlined(all, use.graph, outside);
   std::vector<Value> out(in.size());
   for (size_t i = 0, k = 0; i < in.size(); ++i)
     if (in[i] && attrs.needed(i)) out[i] = found[k++];

@@ -1,5 +1,7 @@
 #include "passes/expression_node.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ir/expr_inputs.h"
 #include "ir/loop_form.h"
@@ -20,6 +22,13 @@ class ReducedOperands : public LoopReductions {
 
   std::vector<Scalar> of_each;
 };
+
+Expr scaled(const Expr& e, double factor) {
+  if (factor == 1) return e;
+  std::vector<Scalar> results = e.apply(inputs_as_scalars(e));
+  for (Scalar& y : results) y = y * Scalar(factor);
+  return Expr(e.inputs(), results);
+}
 
 }  // namespace
 
@@ -64,7 +73,11 @@ std::optional<ExpressionNode> expression_node_of(const Graph& g, const Node& n) 
   form->write(s, inputs_as_scalars(inputs), operands);
   e.expr = Expr(inputs, operands.of_each);
   e.space = form->space;
-  e.reduction = Reduction{form->dims, form->maximum, form->scale};
+  const bool of_one = std::ranges::all_of(form->dims, [&](int64_t d) { return e.space[d] == 1; });
+  if (of_one)
+    e.expr = form->maximum ? e.expr : scaled(e.expr, form->scale);
+  else
+    e.reduction = Reduction{form->dims, form->maximum, form->scale};
   return e;
 }
 

@@ -34,7 +34,8 @@ struct ExpressionNode {
 
 // Whether it is a primitive whose outputs are an expression of the operands.
 inline bool is_elementwise(const Node& n) { return n.op->expr && n.op->reference; }
-// None if the node is more than an expression, or a reduction of one.
+// None if the node is more than an expression, or a reduction of one. What is reduced over dims of
+// size 1 is an expression.
 std::optional<ExpressionNode> expression_node_of(const Graph& g, const Node& n);
 // Of an elementwise node.
 Expr expression_of(const Graph& g, const Node& n);

@@ -253,10 +253,16 @@ class EpilogueFuser {
     int64_t saved = keeps ? of_z : 2 * of_z;
     if (goes_into_reader(n)) saved -= 2 * out.bytes();
     for (const int32_t v : e.values)
-      if (!gives_products(v) && !from_weights(v) && g_.type(v).shape == out.shape &&
-          uses_.will_fuse(uses_.single_use_producer(v), out.shape))
+      if (!gives_products(v) && !from_weights(v) && g_.type(v).shape == out.shape && merges(v))
         saved -= 2 * g_.type(v).bytes();
     return saved > 0;
+  }
+
+  // Whether what gives the value would be part of its only reader: by fuse(), or elide_copies().
+  bool merges(int32_t v) const {
+    const Node* p = uses_.single_use_producer(v);
+    return uses_.will_fuse(p, g_.type(v).shape) ||
+           (p != nullptr && !concatenated(g_, *p, -1).empty());
   }
 
   // ---- the contraction that does -----------------------------------------------------------

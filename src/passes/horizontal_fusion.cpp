@@ -123,10 +123,43 @@ Graph hoist_parameter_only_nodes(const Graph& g) {
   return rw.take();
 }
 
+// Moves nodes that only rename a value to where that is made: readers of the names of two results
+// may fuse.
+class RenamesHoister {
+ public:
+  explicit RenamesHoister(const Graph& g) : g_(g), rw_(g) {
+    for (const Node& n : g.nodes())
+      if (n.op->renames) names_[n.in[0]].push_back(&n);
+  }
+
+  Graph run() {
+    rw_.copy_sources();
+    for (const Source& s : g_.sources()) add_names_of(s.value);
+    for (const Node& n : g_.nodes())
+      if (!n.op->renames) add(n);
+    rw_.copy_ends();
+    return rw_.take();
+  }
+
+ private:
+  void add(const Node& n) {
+    rw_.copy(n);
+    for (const int32_t v : n.out) add_names_of(v);
+  }
+  void add_names_of(int32_t v) {
+    if (const auto it = names_.find(v); it != names_.end())
+      for (const Node* n : it->second) add(*n);
+  }
+
+  const Graph& g_;
+  Rewriter rw_;
+  std::map<int32_t, std::vector<const Node*>> names_;  // by what they rename
+};
+
 }  // namespace
 
 Graph fuse_horizontally(const Graph& g) {
-  return HorizontalFuser(hoist_parameter_only_nodes(g)).run();
+  return HorizontalFuser(RenamesHoister(hoist_parameter_only_nodes(g)).run()).run();
 }
 
 }  // namespace ebb

@@ -4,23 +4,12 @@
 #include <optional>
 #include <utility>
 
-#include "base/error.h"
 #include "ir/op.h"
 #include "passes/prepare.h"
 #include "passes/simplify.h"
 
 namespace ebb {
 namespace {
-
-// Whether an op may have such inputs and gives the same types of them.
-bool gives_the_same(Signature s) {
-  const std::vector<Type> out = std::exchange(s.out, {});
-  try {
-    return s.op->infer(s) == out;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 bool all_sources(const Graph& g, int32_t value, const std::function<bool(const Source&)>& are) {
   if (const int32_t at = g.producer(value); at >= 0)

@@ -1,13 +1,51 @@
 #include "passes/simplify.h"
 
 #include <map>
+#include <utility>
 
+#include "base/error.h"
 #include "ops/prim/pointwise/op.h"
 #include "passes/expression_node.h"
 #include "passes/made_node.h"
 
 namespace ebb {
 namespace {
+
+bool holds_all_of(DType wide, DType narrow) {
+  return wide == narrow || (wide == DType::f32 && is_float(narrow));
+}
+
+// The inputs that a node reads; `from`: what a value is a lossless cast of.
+std::vector<int32_t> inputs_before_casts(const Graph& g, const Node& n,
+                                         const std::vector<int32_t>& from,
+                                         const std::function<bool(const Signature&)>& supported) {
+  std::vector<int32_t> in = n.in;
+  const auto before = [&](size_t k) { return from[static_cast<size_t>(n.in[k])]; };
+  bool any = false;
+  for (size_t k = 0; k < in.size(); ++k) any = any || before(k) != in[k];
+  if (!any || n.op->precision == OpDef::Precision::low || expression_node_of(g, n)) return in;
+  Signature s = g.signature(n);
+  for (size_t k = 0; k < in.size(); ++k) {
+    const Type cast = std::exchange(s.in[k], g.type(before(k)));
+    if (gives_the_same(s) && supported(s))
+      in[k] = before(k);
+    else
+      s.in[k] = cast;
+  }
+  return in;
+}
+
+}  // namespace
+
+bool gives_the_same(const Signature& s) {
+  Signature open = s;
+  open.out.clear();
+  try {
+    return s.op->infer(open) == s.out;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 bool is_cast(const Graph& g, const Node& n) {
   if (!is_elementwise(n) || n.in.size() != 1 || n.out.size() != 1) return false;
@@ -16,17 +54,11 @@ bool is_cast(const Graph& g, const Node& n) {
          g.type(n.in[0]).shape == g.type(n.out[0]).shape;
 }
 
-bool holds_all_of(DType wide, DType narrow) {
-  return wide == narrow || (wide == DType::f32 && is_float(narrow));
-}
-
-}  // namespace
-
 bool is_lossless_cast(const Graph& g, const Node& n) {
   return is_cast(g, n) && holds_all_of(g.type(n.out[0]).dtype, g.type(n.in[0]).dtype);
 }
 
-Graph merge_casts(const Graph& g) {
+Graph merge_casts(const Graph& g, const std::function<bool(const Signature&)>& supported) {
   std::vector<int32_t> from(static_cast<size_t>(g.values()));  // what a value is a lossless cast of
   for (int32_t v = 0; v < g.values(); ++v) from[static_cast<size_t>(v)] = v;
   Rewriter rw(g);
@@ -40,7 +72,9 @@ Graph merge_casts(const Graph& g) {
       continue;
     }
     if (!is_cast(g, n)) {
-      rw.copy(n);
+      Node before = n;
+      before.in = inputs_before_casts(g, n, from, supported);
+      rw.copy(before);
       continue;
     }
     const int32_t origin = from[static_cast<size_t>(n.in[0])];

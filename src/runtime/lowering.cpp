@@ -15,6 +15,7 @@
 #include "passes/horizontal_fusion.h"
 #include "passes/lower.h"
 #include "passes/merge_matmuls.h"
+#include "passes/narrow_results.h"
 #include "passes/narrow_weights.h"
 #include "passes/rematerialise.h"
 #include "passes/simplify.h"
@@ -108,9 +109,8 @@ constexpr Pass passes[] = {
      .what = "equal nodes are one",
      .run = [](const Graph& g, Lowering&) { return common_subexpressions(g); }},
     {.name = "merge_casts",
-     .what = "a cast of a lossless cast is one cast",
-     .run = [](const Graph& g, Lowering&) { return merge_casts(g); },
-     .when = stores_weights},
+     .what = "a cast of a lossless cast is one cast, and statistics are of what was cast",
+     .run = [](const Graph& g, Lowering& l) { return merge_casts(g, l.supported()); }},
     {.name = "merge_matmuls",
      .what = "GEMMs of one embedding are one",
      .run = [](const Graph& g, Lowering& l) { return merge_matmuls(g, is_weight(g, l)); },
@@ -127,6 +127,10 @@ constexpr Pass passes[] = {
            return narrow_weights(g, is_weight(g, l), is_unchanged(l), l.supported());
          },
      .when = reads_files},
+    {.name = "narrow_results",
+     .what = "what is only read as a narrower dtype is made in it",
+     .run = [](const Graph& g, Lowering& l) { return narrow_results(g, same_kernel(l)); },
+     .when = fuses},
     {.name = "fuse_epilogues",
      .what = "GEMMs and convolutions compute what is made of their products",
      .run = with_epilogues,

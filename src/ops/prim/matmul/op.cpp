@@ -205,7 +205,7 @@ Cost cost(const Signature& s) {
 std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType result,
                                    int64_t products) {
   Matmul a = s.as<Matmul>();
-  if (products > 1 || a.row_sums) return {};
+  if (products > 1 || (a.row_sums && !e.is_sum())) return {};
   a.epilogue = e;
   a.dtype = result == s.in[0].dtype ? "" : name_of(result);
   return a;
