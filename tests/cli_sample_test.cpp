@@ -161,7 +161,7 @@ TEST_F(CliSample, json__has_the_steps_that_were_made) {
 
 TEST_F(CliSample, seeds__have_64_bits) {
   const std::string run = trained("--seed 18446744073709551615");
-  for (const char* wrong : {"-1", "18446744073709551616", "1.5"})
+  for (const char* wrong : {"-2", "18446744073709551616", "1.5"})
     for (const std::string command : {"sample x", "train", "samplers plot"})
       EXPECT_NE(error_line(str(command, " --seed ", wrong))
                     .find(str(": seed: expected a whole number from 0 to 2^64 - 1 (got '", wrong,

@@ -265,7 +265,7 @@ bool print_other(const Options& o) {
         fs::directory_iterator(o.file, ignored), [](const fs::directory_entry& e) {
           return e.path().filename().string().starts_with("model-");
         });
-    require(training || models || !component_weights(o.file).empty(),
+    require(training || models || !component_weights(o.file, o.variant).empty(),
             "info: the folder has no checkpoint: neither diffusers' model_index.json or weights, "
             "nor model-<step>.safetensors of ebb train  ",
             o.file);
