@@ -198,7 +198,7 @@ TEST_F(TextToImageMemory, limit_that_nothing_keeps__is_refused_with_the_stages) 
     // what is promised of a dtype is what the run takes in it, to the last digit, which is rounded
     // up
     for (const std::string dtype : {"bf16", "f16"}) {
-      const std::string begin = dtype + " (then ", takes = "the run takes ";
+      const std::string begin = str(" ", dtype, " (then "), takes = "the run takes ";
       const std::string in_it = refused(limit, dtype.c_str());
       const auto behind = [](const std::string& text, const std::string& words) {
         const size_t at = text.find(words) + words.size();
