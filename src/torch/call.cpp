@@ -41,34 +41,30 @@ class Results {
  public:
   Results(const Prepared& p, const TorchDevice& device) {
     for (const Type& t : p.results()) {
-      all_.push_back(empty(t.shape.sizes(), code_of(t.dtype), device).release());
-      if (p.empty()) check(shim().zero(all_[all_.size() - 1]), "writing zeros");
+      OwnedTensor result = empty(t.shape.sizes(), code_of(t.dtype), device);
+      if (p.empty()) check(shim().zero(result.get()), "writing zeros");
+      all_.push_back(std::move(result));
     }
   }
-  ~Results() {
-    for (const TensorHandle t : all_)
-      if (t != nullptr) shim().delete_tensor(t);
-  }
-  Results(const Results&) = delete;
-  Results& operator=(const Results&) = delete;
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
 
   void give(const Function& f, StackValue* stack) {
-    ListHandle list = nullptr;
-    if (f.results.empty()) check(shim().new_list(all_.size(), &list), "making a list");
-    for (TensorHandle& t : all_) {
-      const StackValue v = stack_value(std::exchange(t, nullptr));
-      if (list == nullptr)
-        *stack++ = v;
-      else
-        check(shim().list_push_back(list, v), "making a list");
+    const auto taken = [&](size_t i) { return stack_value(all_.exchange(i, {}).release()); };
+    if (!f.results.empty()) {
+      for (size_t i = 0; i < all_.size(); ++i) *stack++ = taken(i);
+      return;
     }
-    if (list != nullptr) *stack = stack_value(list);
+    ListHandle made = nullptr;
+    check(shim().new_list(all_.size(), &made), "making a list");
+    OwnedList list(made);
+    for (size_t i = 0; i < all_.size(); ++i)
+      check(shim().list_push_back(list.get(), taken(i)), "making a list");
+    *stack = stack_value(list.release());
   }
 
  private:
-  InlineVector<TensorHandle, most_without_allocation> all_;
+  OwnedTensors all_;
 };
 
 void compute(const Function& f, Operands& operands, const Attributes& attributes,

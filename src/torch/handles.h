@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/inline_vector.h"
 #include "torch/shim.h"
 
 namespace ebb::torch {
@@ -33,5 +34,33 @@ class Owned {
 using OwnedTensor = Owned<TensorHandle, &Shim::delete_tensor>;
 using OwnedList = Owned<ListHandle, &Shim::delete_list>;
 using OwnedString = Owned<StringHandle, &Shim::delete_string>;
+
+constexpr size_t most_without_allocation = 16;
+
+// Tensors, absent ones with them as null.
+class OwnedTensors {
+ public:
+  OwnedTensors() = default;
+  OwnedTensors(const OwnedTensors&) = delete;
+  OwnedTensors& operator=(const OwnedTensors&) = delete;
+  ~OwnedTensors() {
+    for (const TensorHandle t : all_)
+      if (t != nullptr) shim().delete_tensor(t);
+  }
+  void push_back(OwnedTensor t) {
+    all_.push_back(t.get());
+    t.release();
+  }
+  size_t size() const { return all_.size(); }
+  TensorHandle operator[](size_t i) const { return all_[i]; }
+  OwnedTensor exchange(size_t i, OwnedTensor t) {
+    return OwnedTensor(std::exchange(all_[i], t.release()));
+  }
+  const TensorHandle* begin() const { return all_.begin(); }
+  const TensorHandle* end() const { return all_.end(); }
+
+ private:
+  InlineVector<TensorHandle, most_without_allocation> all_;
+};
 
 }  // namespace ebb::torch

@@ -1,6 +1,7 @@
 #include "torch/operands.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "base/error.h"
@@ -34,32 +35,26 @@ void* data_of(TensorHandle t) {
   return out;
 }
 
-Operands::Handles::~Handles() {
-  for (const TensorHandle t : all_)
-    if (t != nullptr) shim().delete_tensor(t);
-}
-
-void Operands::Handles::take(Operand::Kind kind, StackValue v) {
+void Operands::take(Operand::Kind kind, StackValue v) {
   if (kind == Operand::Kind::list) return take_list(v);
-  if (kind == Operand::Kind::tensor) return all_.push_back(as<TensorHandle>(v));
-  auto* cell = as<StackValue*>(v);
-  all_.push_back(cell != nullptr ? as<TensorHandle>(*cell) : nullptr);
-  delete cell;
+  if (kind == Operand::Kind::tensor) return tensors_.push_back(OwnedTensor(as<TensorHandle>(v)));
+  const std::unique_ptr<StackValue> cell(as<StackValue*>(v));
+  tensors_.push_back(cell ? OwnedTensor(as<TensorHandle>(*cell)) : OwnedTensor());
 }
 
-void Operands::Handles::take_list(StackValue v) {
+void Operands::take_list(StackValue v) {
   const OwnedList list(as<ListHandle>(v));
   size_t size = 0;
   check(shim().list_size(list.get(), &size), "reading a list");
   for (size_t i = 0; i < size; ++i) {
     StackValue item = 0;
     check(shim().list_item(list.get(), i, &item), "reading a list");
-    all_.push_back(as<TensorHandle>(item));
+    tensors_.push_back(OwnedTensor(as<TensorHandle>(item)));
   }
 }
 
 Operands::Operands(const functions::Function& f, const StackValue* stack) : f_(f) {
-  for (const Operand& o : f.operands) tensors_.take(o.kind, *stack++);
+  for (const Operand& o : f.operands) take(o.kind, *stack++);
   bool any = false;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i] != nullptr) find_device(i, !std::exchange(any, true));
@@ -75,7 +70,7 @@ Operands::Operands(const functions::Function& f, const StackValue* stack) : f_(f
 void Operands::copy(size_t i) {
   OwnedTensor dense = empty(refs_[i].sizes, code_of(refs_[i].dtype), device_);
   check(shim().copy(dense.get(), tensors_[i], 1), "copying a tensor");
-  shim().delete_tensor(std::exchange(tensors_[i], dense.release()));
+  tensors_.exchange(i, std::move(dense));
   refs_[i] = ref(i);
 }
 

@@ -8,8 +8,6 @@
 
 namespace ebb::torch {
 
-constexpr size_t most_without_allocation = 16;
-
 // A new dense tensor.
 OwnedTensor empty(std::span<const int64_t> sizes, int32_t dtype, const TorchDevice& device);
 void* data_of(TensorHandle t);
@@ -26,29 +24,15 @@ class Operands {
   void copy(size_t i);  // makes it dense, at an address of the allocator's
 
  private:
-  class Handles {
-   public:
-    Handles() = default;
-    Handles(const Handles&) = delete;
-    Handles& operator=(const Handles&) = delete;
-    ~Handles();
-    void take(functions::Operand::Kind kind, StackValue v);
-    size_t size() const { return all_.size(); }
-    TensorHandle& operator[](size_t i) { return all_[i]; }
-    TensorHandle operator[](size_t i) const { return all_[i]; }
-
-   private:
-    void take_list(StackValue v);
-    InlineVector<TensorHandle, most_without_allocation> all_;
-  };
-
+  void take(functions::Operand::Kind kind, StackValue v);
+  void take_list(StackValue v);
   void find_device(size_t i, bool first);
   std::string name(size_t i) const;
   functions::TensorRef ref(size_t i) const;
   void require_dense(size_t i) const;
 
   const functions::Function& f_;
-  Handles tensors_;
+  OwnedTensors tensors_;
   InlineVector<functions::TensorRef, most_without_allocation> refs_;
   TorchDevice device_;
 };

@@ -179,6 +179,49 @@ TEST_F(TorchOperators, several_results__are_put_in_order) {
   drop(as<TensorHandle>(stack[1]));
 }
 
+TEST_F(TorchOperators, results__are_freed_where_a_later_one_fails) {
+  const auto failing = [](int64_t after, const char* name, std::vector<StackValue> stack) {
+    of_stand_in<decltype(stand_in_fail_after)>("stand_in_fail_after")(after);
+    return error_of(name, std::move(stack));
+  };
+  const auto add_norm = [] {
+    return std::vector<StackValue>{stack_value(tensor({2, 4}, 1)),
+                                   stack_value(tensor({2, 4}, 2)),
+                                   0,
+                                   0,
+                                   0,
+                                   0,
+                                   0,
+                                   text("rms"),
+                                   stack_value(1e-6),
+                                   stack_value(0.0),
+                                   text("once"),
+                                   text("")};
+  };
+  const auto gradients_of_no_elements = [] {
+    return std::vector<StackValue>{optional(tensor({0, 4})),
+                                   stack_value(tensor({0, 4})),
+                                   optional(tensor({4}, 1)),
+                                   0,
+                                   stack_value(1e-6),
+                                   stack_value(0.0),
+                                   text("once"),
+                                   text(""),
+                                   stack_value(int64_t{3})};
+  };
+  for (const int64_t after : {0, 1})
+    EXPECT_NE(failing(after, "add_norm", add_norm()).find("allocating a tensor"),
+              std::string::npos);
+  // A tensor, its zeros, the next one.
+  for (const int64_t after : {0, 2})
+    EXPECT_NE(
+        failing(after, "rms_norm_backward", gradients_of_no_elements()).find("allocating a tensor"),
+        std::string::npos);
+  for (const int64_t after : {1, 3})
+    EXPECT_NE(failing(after, "rms_norm_backward", gradients_of_no_elements()).find("writing zeros"),
+              std::string::npos);
+}
+
 TEST_F(TorchOperators, in_place__changes_the_operands) {
   TensorHandle p = tensor({4}, 1), kept = nullptr;
   shim().empty_strided(0, nullptr, nullptr, shim().dtype_f32(), 0, -1, &kept);

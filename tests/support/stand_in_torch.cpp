@@ -10,6 +10,9 @@ using namespace ebb::torch;  // NOLINT: every line is about it
 
 namespace {
 int64_t alive = 0;  // NOLINT
+// So many allocations and writes of zeros succeed before one fails; negative: all do.
+int64_t before_failure = -1;  // NOLINT
+Status next_status() { return before_failure < 0 || before_failure-- > 0 ? 0 : 1; }
 std::map<std::string, BoxedKernel>& kernels() {
   static std::map<std::string, BoxedKernel> all;
   return all;
@@ -76,6 +79,7 @@ StringHandle stand_in_string(const char* text) {
   return s;
 }
 int64_t stand_in_alive() { return alive; }
+void stand_in_fail_after(int64_t successes) { before_failure = successes; }
 
 Status aoti_torch_library_init_impl(const char*, const char*, const char*, uint32_t,
                                     LibraryHandle* out) {
@@ -117,6 +121,7 @@ Status aoti_torch_get_device_index(TensorHandle, int32_t* out) {
 }
 Status aoti_torch_empty_strided(int64_t rank, const int64_t* sizes, const int64_t* strides,
                                 int32_t dtype, int32_t device, int32_t, TensorHandle* out) {
+  if (const Status failed = next_status()) return failed;
   *out = made(sizes, strides, static_cast<size_t>(rank), dtype, device);
   return 0;
 }
@@ -132,6 +137,7 @@ Status aoti_torch_copy_(TensorHandle to, TensorHandle from, int32_t) {
   return 0;
 }
 Status aoti_torch_zero_(TensorHandle t) {
+  if (const Status failed = next_status()) return failed;
   for (int64_t i = 0; i < t->count(); ++i) stand_in_data(t)[i] = 0;
   return 0;
 }

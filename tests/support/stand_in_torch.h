@@ -16,4 +16,6 @@ void stand_in_move_data(ebb::torch::TensorHandle t, int64_t bytes);  // its addr
 void stand_in_set_strides(ebb::torch::TensorHandle t, const std::vector<int64_t>* strides);
 ebb::torch::StringHandle stand_in_string(const char* text);
 int64_t stand_in_alive();  // handles that nobody has deleted
+// As many allocations and writes of zeros succeed, the next one fails, and all after it succeed.
+void stand_in_fail_after(int64_t successes);
 }
