@@ -41,6 +41,13 @@ def schemas() -> list[str]:
     return out
 
 
+def _is_said_by_text(value) -> bool:
+    """Whether the library reads this value in an attribute's text, which a NUL ends."""
+    return type(value) in (bool, int, float) and value == value or (
+        type(value) is str and "\0" not in value
+    )
+
+
 def _texts(attributes: dict):
     """Attributes as the C interface takes them."""
     texts = [f"{name}={str(v).lower() if type(v) is bool else v}".encode()
@@ -58,8 +65,7 @@ def same_gradient(function: str, attributes: dict) -> int:
 
 def number_of(function: str, attributes: dict) -> int | None:
     """The number that stands for attributes of a function; None: there is none for these."""
-    values = attributes.values()
-    if _full or any(type(v) not in (bool, int, float, str) or v != v for v in values):
+    if _full or not all(map(_is_said_by_text, attributes.values())):
         return None
     number = load().ebb_kernels_attributes(function.encode(), *_texts(attributes))
     if number == -1:

@@ -196,11 +196,16 @@ class _Function:
             return self.forward(*operands, *self.numbered_attributes[number])
 
     def number_of(self, attributes):
-        """The number of attributes, which `numbers` has from then on; None: there is none."""
-        number = _library.number_of(self.name, dict(zip(self.attribute_names, attributes)))
-        if number is not None:
-            self.numbered_attributes[number] = attributes
-            self.numbers[attributes] = number
+        """The number that stands for attributes; None: there is none."""
+        try:
+            number = self.numbers.get(attributes)
+        except TypeError:  # they are none at all, as torch will say
+            return None
+        if number is None:
+            number = _library.number_of(self.name, dict(zip(self.attribute_names, attributes)))
+            if number is not None:
+                self.numbered_attributes[number] = attributes
+                self.numbers[attributes] = number
         return number
 
     # ---- operands of the backward operator: gradients, perhaps results, operands, attributes, bits

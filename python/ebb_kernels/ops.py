@@ -16,6 +16,19 @@ def _trains(*tensors):
 _NAMES = {None: ""} | {dtype: name for name, dtype in reference.DTYPES.items()}
 
 
+def _is_seen():
+    """Whether compilers, tracers or modes of functions see a call: they see the operator itself."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or torch._C._is_torch_function_mode_enabled()
+    )
+
+
+# Subclasses see the calls too, and so do the proxies of tracers.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
 def _op(name):
     """The operator. Where nothing wants a gradient it is called below autograd, whose part of an
     operator is in Python and takes longer than all else on the host; and with one number for its
@@ -24,31 +37,24 @@ def _op(name):
     forward, autocast = function.forward, function.entry.autocast
     unnumbered = _below_autograd(forward._op)  # without the overload's own __call__
     if function.in_place:
-        return unnumbered
-    numbered, numbers = function.numbered._op, function.numbers
+        return lambda *arguments: (forward if _is_seen() else unnumbered)(*arguments)
+    numbered = function.numbered._op
     operands, is_list = len(function.operands), function.is_list
 
     def call(*arguments):
-        if torch.compiler.is_compiling():
+        if _is_seen():
             return forward(*arguments)
         given, attributes = arguments[:operands], arguments[operands:]
-        try:
-            number = numbers.get(attributes)
-            if torch.is_grad_enabled():
-                for x in given[0] if is_list else given:
-                    if x is not None and x.requires_grad:
-                        return forward(*arguments)
-        except (AttributeError, TypeError):  # no tensors or no numbers, which torch says better
-            return forward(*arguments)
+        records = torch.is_grad_enabled()
+        for x in given[0] if is_list else given:
+            if x is not None and (type(x) not in _PLAIN or (records and x.requires_grad)):
+                return forward(*arguments)
         if torch._C._len_torch_dispatch_stack() or (
             autocast and torch._C._is_any_autocast_enabled()
         ):
             return unnumbered(*arguments)
-        if number is None:
-            number = function.number_of(attributes)
-            if number is None:
-                return unnumbered(*arguments)
-        return numbered(*given, number)
+        number = function.number_of(attributes)
+        return unnumbered(*arguments) if number is None else numbered(*given, number)
 
     return call
 
