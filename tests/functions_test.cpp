@@ -175,6 +175,10 @@ TEST(functions, schemas__are_those_of_torch) {
   EXPECT_TRUE(schema(find_function("adamw"))
                   .starts_with("adamw(Tensor(a!) p, Tensor(b!) m, Tensor(c!) v, Tensor grad, "));
   EXPECT_TRUE(schema(find_function("adamw")).ends_with(") -> ()"));
+  EXPECT_EQ(numbered_schema(find_function("gated")),
+            "gated_numbered(Tensor x, Tensor? other, int attributes) -> Tensor");
+  for (const char* without_gradients : {"gated_backward", "adamw"})
+    EXPECT_EQ(numbered_schema(find_function(without_gradients)), "");
   EXPECT_THROW(find_function("rms_norms"), Error);
 }
 

@@ -30,6 +30,10 @@ const char* ebb_kernels_version(void);
 const char* ebb_kernels_error(void);
 /* "rms_norm(Tensor x, Tensor? weight, float eps=1e-06) -> Tensor"; NULL behind the last. */
 const char* ebb_kernels_schema(int32_t index);
+/* "rms_norm_numbered(Tensor x, Tensor? weight, int attributes) -> Tensor", with a number of
+ * ebb_kernels_attributes(), of a function that has gradients: the one behind it. NULL: it has none,
+ * or there is no such function. */
+const char* ebb_kernels_numbered_schema(int32_t index);
 
 /* device: "cpu", "cuda" or "cuda:1". */
 int32_t ebb_kernels_open(const char* device, ebb_kernels** out);
@@ -61,9 +65,9 @@ int64_t ebb_kernels_same_gradient(const char* function, const char* const* attri
                                   int32_t count);
 
 /* Registers the kernels of all functions with the torch of this process: for the operators of
- * `name_space`, defined before by ebb_kernels_schema(), and the dispatch key "CUDA" or "CPU". Those
- * called "<name>_numbered" have the function's operands and one more integer, a number for its
- * attributes: torch takes longer for each of them than for the call. */
+ * `name_space`, defined before by ebb_kernels_schema() and ebb_kernels_numbered_schema(), and the
+ * dispatch key "CUDA" or "CPU". Those with a number have it because torch takes longer for each
+ * attribute than for the call. */
 int32_t ebb_kernels_register_torch(const char* name_space, const char* key);
 
 #ifdef __cplusplus

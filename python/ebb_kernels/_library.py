@@ -4,6 +4,7 @@ import ctypes
 import functools
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 
 class LibraryError(RuntimeError):
@@ -26,6 +27,7 @@ _full = []  # not empty: the library gives no more numbers
 def load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(path()))
     library.ebb_kernels_schema.restype = ctypes.c_char_p
+    library.ebb_kernels_numbered_schema.restype = ctypes.c_char_p
     library.ebb_kernels_error.restype = ctypes.c_char_p
     library.ebb_kernels_version.restype = ctypes.c_char_p
     library.ebb_kernels_attributes.restype = ctypes.c_int64
@@ -33,11 +35,28 @@ def load() -> ctypes.CDLL:
     return library
 
 
-def schemas() -> list[str]:
-    """One "name(Tensor x, ...) -> Tensor" a function."""
-    out = []
-    while (text := load().ebb_kernels_schema(len(out))) is not None:
-        out.append(text.decode())
+class Schemas(NamedTuple):
+    """Of a function, "name(Tensor x, ...) -> Tensor"; the others where it has gradients."""
+
+    forward: str
+    numbered: str | None = None
+    backward: str | None = None
+
+
+def schemas() -> list[Schemas]:
+    """Of all functions."""
+
+    def text(of, index):
+        found = of(index)
+        return None if found is None else found.decode()
+
+    library, out, index = load(), [], 0
+    while forward := text(library.ebb_kernels_schema, index):
+        out.append(Schemas(forward))
+        if numbered := text(library.ebb_kernels_numbered_schema, index):
+            index += 1  # its gradients
+            out[-1] = Schemas(forward, numbered, text(library.ebb_kernels_schema, index))
+        index += 1
     return out
 
 
@@ -57,6 +76,8 @@ def _texts(attributes: dict):
 
 def same_gradient(function: str, attributes: dict) -> int:
     """The bits of operands whose gradient is that of the result, for the same types."""
+    if not all(map(_is_said_by_text, attributes.values())):
+        return 0
     bits = load().ebb_kernels_same_gradient(function.encode(), *_texts(attributes))
     if bits < 0:
         raise LibraryError(load().ebb_kernels_error().decode())

@@ -73,8 +73,7 @@ def _fake_map(inputs, formula, names, dtype):
 @dataclass(frozen=True)
 class _Entry:
     fake: callable
-    # Of the results, how many the gradients are made from; the operands are always.
-    saves_results: bool = False
+    constant: tuple[int, ...] = ()  # the results that have no gradient
     autocast: bool = False  # floats are cast to autocast's dtype, as torch does for its products
 
 
@@ -84,13 +83,13 @@ _TABLE = {
     "ada_norm": _Entry(_fake_ada_norm),
     "add_norm": _Entry(_fake_add_norm),
     "group_norm": _Entry(lambda x, *_: _like(x)),
-    "softmax": _Entry(lambda x: _like(x), saves_results=True),
+    "softmax": _Entry(lambda x: _like(x)),
     "rope": _Entry(lambda x, *_: _like(x)),
     "qk_norm_rope": _Entry(lambda q, k, *_: (_like(q), _like(k))),
     "gated": _Entry(_fake_gated),
     "linear_gated": _Entry(_fake_linear_gated, autocast=True),
     "linear_act": _Entry(_fake_linear_act, autocast=True),
-    "attention": _Entry(_fake_attention, saves_results=True, autocast=True),
+    "attention": _Entry(_fake_attention, constant=(1,), autocast=True),
     "map": _Entry(_fake_map),
     "adamw": _Entry(lambda *_: None),
 }
@@ -109,14 +108,6 @@ def _parts(schema):
     return name, operands, declared[len(operands) :]
 
 
-def _numbered(schema):
-    """The schema with a number for the attributes; None: it has none."""
-    name, operands, _ = _parts(schema)
-    if name.endswith("_backward") or schema.endswith("()"):
-        return None
-    return f"{name}_numbered({', '.join(operands)}, int attributes) -> {schema.rpartition(') -> ')[2]}"
-
-
 def _dense(function):
     """The function with dense results."""
 
@@ -133,11 +124,6 @@ def _alike(x, y):
     return x.shape == y.shape and x.dtype == y.dtype
 
 
-@functools.lru_cache(maxsize=1024)
-def _same_gradient(name, attributes):
-    return _library.same_gradient(name, dict(attributes))
-
-
 @contextlib.contextmanager
 def _recording():
     """Autograd inside of an operator with a gradient of its own, where torch turns it off."""
@@ -152,24 +138,27 @@ def _recording():
 class _Function:
     """One function's operators in a namespace. reference_on: keys of torch's dispatcher."""
 
-    def __init__(self, library, namespace, schema, reference_on):
-        self.name, self.operands, declared = _parts(schema)
+    def __init__(self, library, namespace, schemas, reference_on):
+        self.name, self.operands, declared = _parts(schemas.forward)
         self.attributes = len(declared)
         self.attribute_names = [a.split(" ")[1] for a in declared]
         self.entry = _TABLE[self.name]
         self.forward = getattr(getattr(torch.ops, namespace), self.name).default
-        self.results = schema.rpartition(") -> ")[2].count("Tensor")
-        self.in_place = schema.endswith("()")
+        self.results = schemas.forward.rpartition(") -> ")[2].count("Tensor")
+        self.has_gradients = schemas.backward is not None
         self.is_list = self.operands[0].startswith("Tensor[]")
         for key in reference_on:
             library.impl(self.name, self._reference(), key)
         torch.library.register_fake(f"{namespace}::{self.name}", self.entry.fake, lib=library)
-        if self.in_place:
+        if not self.has_gradients:
             library.impl(self.name, self._overwrite, "ADInplaceOrView", with_keyset=True)
             return
-        self._register_numbered(library, namespace)
-        backward = f"{self.name}_backward"
+        self._register_numbered(library, namespace, _parts(schemas.numbered)[0])
+        backward, given, _ = _parts(schemas.backward)
+        # Of the results, how many the gradients are made from; the operands are always.
+        self.saved = len(given) - self.results - len(self.operands)
         self.backward = getattr(getattr(torch.ops, namespace), backward).default
+        self.same_gradient = functools.lru_cache(maxsize=1024)(self._same_gradient)
         for key in reference_on:
             library.impl(backward, self._reference_backward, key)
         torch.library.register_fake(f"{namespace}::{backward}", self._fake_backward, lib=library)
@@ -183,8 +172,7 @@ class _Function:
 
     # ---- with a number for the attributes: no gradients; elsewhere than on the engine the operator
 
-    def _register_numbered(self, library, namespace):
-        numbered = f"{self.name}_numbered"
+    def _register_numbered(self, library, namespace, numbered):
         self.numbers, self.numbered_attributes = {}, {}
         self.numbered = getattr(getattr(torch.ops, namespace), numbered).default
         library.impl(numbered, torch.library.fallthrough_kernel, "Autograd")
@@ -202,18 +190,20 @@ class _Function:
         except TypeError:  # they are none at all, as torch will say
             return None
         if number is None:
-            number = _library.number_of(self.name, dict(zip(self.attribute_names, attributes)))
+            number = _library.number_of(self.name, self._named(attributes))
             if number is not None:
                 self.numbered_attributes[number] = attributes
                 self.numbers[attributes] = number
         return number
 
+    def _named(self, attributes):
+        return dict(zip(self.attribute_names, attributes))
+
     # ---- operands of the backward operator: gradients, perhaps results, operands, attributes, bits
 
     def _split(self, arguments):
         grads = arguments[: self.results]
-        saved = self.results if self.entry.saves_results else 0
-        rest = arguments[self.results + saved :]
+        rest = arguments[self.results + self.saved :]
         operands = rest[: len(self.operands)]
         return grads, operands, rest[len(self.operands) : -1], rest[-1]
 
@@ -235,8 +225,8 @@ class _Function:
         overwritten = [i for i, kind in enumerate(self.operands) if "!" in kind]
         kernel = getattr(there, self.name).default
         library.impl(self.name, Checked(self.name, kernel, self._reference(), overwritten), key)
-        if not self.in_place:
-            backward = f"{self.name}_backward"
+        if self.has_gradients:
+            backward = self.backward._schema.name.partition("::")[2]
             kernel = getattr(there, backward).default
             library.impl(backward, Checked(backward, kernel, self._reference_backward), key)
 
@@ -277,29 +267,29 @@ class _Function:
         flat = self._flat(operands)
         saved = list(output if isinstance(output, tuple) else (output,))
         ctx.attributes = inputs[len(self.operands) :]
+        ctx.same_gradient = self.same_gradient(*ctx.attributes)  # here: compilers trace _backward()
         ctx.set_materialize_grads(False)  # gradients of unused results are absent
-        ctx.save_for_backward(*(saved if self.entry.saves_results else []), *flat)
-        if self.name == "attention":
-            ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*saved[: self.saved], *flat)
+        ctx.mark_non_differentiable(*(output[i] for i in self.entry.constant))
+
+    def _same_gradient(self, *attributes):
+        return _library.same_gradient(self.name, self._named(attributes))
 
     def _backward(self, ctx, *grads):
-        saved = self.results if self.entry.saves_results else 0
         if all(g is None for g in grads):
             return (None,) * (len(self.operands) + self.attributes)
         tensors = ctx.saved_tensors  # once: checkpointing recomputes them for one reading
-        results, flat = tensors[:saved], tensors[saved:]
+        results, flat = tensors[: self.saved], tensors[self.saved :]
         needed = ctx.needs_input_grad[0] if self.is_list else ctx.needs_input_grad
         needs = sum(1 << i for i, x in enumerate(flat) if x is not None and needed[i])
         out = [None] * len(flat)
-        if self.name == "map":  # summands have the gradient of the sum, as torch's own
-            same = _same_gradient(self.name, tuple(zip(self.attribute_names, ctx.attributes)))
-            for i, x in enumerate(flat):
-                if needs & same & 1 << i and _alike(x, grads[0]):
-                    out[i] = grads[0]
-                    needs -= 1 << i
+        # Summands have the gradient of the sum, as torch's own.
+        for i, x in enumerate(flat):
+            if needs & ctx.same_gradient & 1 << i and _alike(x, grads[0]):
+                out[i] = grads[0]
+                needs -= 1 << i
         operands = [list(flat)] if self.is_list else flat
-        if self.name == "attention":
-            grads = (grads[0], None)
+        grads = [None if i in self.entry.constant else g for i, g in enumerate(grads)]
         if needs:
             found = iter(self.backward(*grads, *results, *operands, *ctx.attributes, needs))
             out = [next(found) if needs >> i & 1 else out[i] for i in range(len(flat))]
@@ -344,7 +334,7 @@ MODE = _mode()
 
 def _define(namespace, schemas):
     library = torch.library.Library(namespace, "DEF")
-    for schema in (*schemas, *filter(None, map(_numbered, schemas))):
+    for schema in (schema for s in schemas for schema in s if schema is not None):
         library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     return library
 
@@ -353,7 +343,10 @@ def register(namespace=NAMESPACE, engine_on_cpu=False, mode=MODE):
     """Defines and registers everything in a namespace: the libraries, which must live on, and the
     functions by name. engine_on_cpu: tensors on the CPU are served by ebb's own CPU backend, where
     the shared object has it, and not by the reference; for tests without a GPU."""
-    schemas = [_without_defaults(s) for s in _library.schemas()]
+    schemas = [
+        _library.Schemas(*(s and _without_defaults(s) for s in of_one))
+        for of_one in _library.schemas()
+    ]
     libraries = [_define(namespace, schemas)]
     keys = {"CUDA", "CPU"} if engine_on_cpu else {"CUDA"}
     if mode == "off":
@@ -364,12 +357,9 @@ def register(namespace=NAMESPACE, engine_on_cpu=False, mode=MODE):
     for key in keys:
         _library.register(engine, key)
     functions = {}
-    for schema in schemas:
-        name = schema.partition("(")[0]
-        if name.endswith("_backward"):
-            continue
-        function = _Function(libraries[0], namespace, schema, {"CUDA", "CPU"} - keys)
-        functions[name] = function
+    for of_one in schemas:
+        function = _Function(libraries[0], namespace, of_one, {"CUDA", "CPU"} - keys)
+        functions[function.name] = function
         for key in keys if mode == "check" else ():
             function.check(libraries[0], engine, key)
     return libraries, functions

@@ -36,7 +36,7 @@ def _op(name):
     function = _functions[name]
     forward, autocast = function.forward, function.entry.autocast
     unnumbered = _below_autograd(forward._op)  # without the overload's own __call__
-    if function.in_place:
+    if not function.has_gradients:
         return lambda *arguments: (forward if _is_seen() else unnumbered)(*arguments)
     numbered = function.numbered._op
     operands, is_list = len(function.operands), function.is_list

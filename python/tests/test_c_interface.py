@@ -34,7 +34,7 @@ def tensor_type(sizes, strides=None, dtype=0):
 class Library:
     def __init__(self):
         lib = self.lib = C.CDLL(os.environ["EBB_KERNELS_LIBRARY"])
-        for name in ("error", "version", "schema"):
+        for name in ("error", "version", "schema", "numbered_schema"):
             getattr(lib, f"ebb_kernels_{name}").restype = C.c_char_p
         lib.ebb_kernels_result.restype = Type
         lib.ebb_kernels_workspace.restype = C.c_int64
@@ -104,6 +104,30 @@ class CInterface(unittest.TestCase):
             schemas.append(text.decode())
         self.assertIn("softmax(Tensor x) -> Tensor", schemas)
         self.assertEqual(len({s.partition("(")[0] for s in schemas}), len(schemas))
+
+    def test_functions_with_a_numbered_schema_are_followed_by_their_gradients(self):
+        schema, numbered = LIBRARY.lib.ebb_kernels_schema, LIBRARY.lib.ebb_kernels_numbered_schema
+        names, without, index = [], [], 0
+        while text := schema(index):
+            name = text.decode().partition("(")[0]
+            if found := numbered(index):
+                declared, _, results = text.decode().partition("(")[2].partition(") -> ")
+                operands = [o for o in declared.split(", ") if o.startswith("Tensor")]
+                self.assertEqual(
+                    found.decode(),
+                    f"{name}_numbered({', '.join(operands)}, int attributes) -> {results}",
+                )
+                index += 1
+                self.assertTrue(schema(index).decode().startswith(f"{name}_backward(Tensor? grad_"))
+                self.assertIsNone(numbered(index))
+            else:
+                without.append(name)
+            names.append(name)
+            index += 1
+        self.assertIn("softmax", names)
+        self.assertEqual(without, ["adamw"])
+        self.assertIsNone(numbered(index))
+        self.assertIsNone(numbered(-1))
 
     def test_a_norm_and_its_weight(self):
         x = [float(i) for i in range(1, 9)]

@@ -5,6 +5,7 @@ import unittest
 from unittest import mock
 
 import torch
+from torch._dynamo.compiled_autograd import _enable
 from torch._dynamo.testing import CompileCounter
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -100,6 +101,21 @@ class Operators(unittest.TestCase):
             got = torch.autograd.grad(compiled(*inputs), inputs[:-2])
             for g, w in zip(got, want):
                 torch.testing.assert_close(g, w)
+
+    def test_backward_compiles_as_one_graph(self):
+        x = torch.randn(2, 8, device=DEVICE, requires_grad=True)
+        q = torch.randn(1, 4, 2, 64, device=DEVICE, requires_grad=True)
+        for call, given in (
+            (lambda: ek.rms_norm(x), x),
+            (lambda: ek.map("2 * x + y", x=x, y=x), x),
+            (lambda: ek.attention(q, q, q), q),
+        ):
+            (want,) = torch.autograd.grad(call().square().sum(), given)
+            torch._dynamo.reset()
+            given.grad = None
+            with _enable(torch.compile(backend="aot_eager", fullgraph=True)):
+                call().square().sum().backward()
+            torch.testing.assert_close(given.grad, want)
 
     def test_another_batch_is_no_new_graph(self):
         torch._dynamo.reset()

@@ -49,6 +49,23 @@ std::string result_types(const Function& f) {
   return str("(", listed(std::vector<std::string>(f.results.size(), "Tensor")), ")");
 }
 
+std::vector<std::string> declared_operands(const Function& f) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < f.operands.size(); ++i) {
+    const Operand& o = f.operands[i];
+    static constexpr const char* types[] = {"Tensor", "Tensor?", "Tensor[]"};
+    const std::string type = i < f.in_place ? str("Tensor(", static_cast<char>('a' + i), "!)")
+                                            : types[static_cast<size_t>(o.kind)];
+    out.push_back(str(type, " ", o.name));
+  }
+  return out;
+}
+
+std::string declaration(const std::string& name, const std::vector<std::string>& arguments,
+                        const Function& f) {
+  return str(name, "(", listed(arguments), ") -> ", result_types(f));
+}
+
 }  // namespace
 
 std::span<const Function> all_functions() {
@@ -66,19 +83,21 @@ const Function& find_function(std::string_view name) {
 }
 
 std::string schema(const Function& f) {
-  std::vector<std::string> arguments;
-  for (size_t i = 0; i < f.operands.size(); ++i) {
-    const Operand& o = f.operands[i];
-    static constexpr const char* types[] = {"Tensor", "Tensor?", "Tensor[]"};
-    const std::string type = i < f.in_place ? str("Tensor(", static_cast<char>('a' + i), "!)")
-                                            : types[static_cast<size_t>(o.kind)];
-    arguments.push_back(str(type, " ", o.name));
-  }
+  std::vector<std::string> arguments = declared_operands(f);
   for (const Attribute& a : f.attributes)
     arguments.push_back(
         str(std::visit(TypeName{}, a.value), " ", a.name, "=", std::visit(DefaultText{}, a.value)));
-  return str(f.name, "(", listed(arguments), ") -> ", result_types(f));
+  return declaration(f.name, arguments, f);
 }
+
+std::string numbered_schema(const Function& f) {
+  if (!f.has_backward) return "";
+  std::vector<std::string> arguments = declared_operands(f);
+  arguments.emplace_back("int attributes");
+  return declaration(numbered_name(f), arguments, f);
+}
+
+std::string numbered_name(const Function& f) { return f.name + "_numbered"; }
 
 std::vector<Operand> operands(std::initializer_list<std::string_view> names) {
   std::vector<Operand> out;

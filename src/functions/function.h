@@ -70,6 +70,11 @@ const Function& find_function(std::string_view name);  // throws Error with the 
 // "rms_norm(Tensor x, Tensor? weight, float eps=1e-06) -> Tensor", as torch.library takes it.
 std::string schema(const Function& f);
 
+// "rms_norm_numbered(Tensor x, Tensor? weight, int attributes) -> Tensor": the same with a number
+// for the attributes (functions/attributes.h). For functions that have gradients; else "".
+std::string numbered_schema(const Function& f);
+std::string numbered_name(const Function& f);
+
 // ---- defining one -----------------------------------------------------------------------------
 
 // {"x", "weight?", "inputs..."}

@@ -66,7 +66,8 @@ void register_functions(const std::string& space, const std::string& key) {
   };
   for (size_t i = 0; i < functions.size(); ++i) {
     give(functions[i].name, kernels[i].kernel);
-    if (functions[i].has_backward) give(functions[i].name + "_numbered", kernels[i].numbered);
+    if (functions[i].has_backward)
+      give(functions::numbered_name(functions[i]), kernels[i].numbered);
   }
 }
 

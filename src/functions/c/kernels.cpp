@@ -103,6 +103,17 @@ ebb::Context context_of(std::string_view device) {
   return ebb::open_context(device.substr(0, colon), {.index = index});
 }
 
+// Of all functions.
+std::vector<std::string> texts_of(std::string (*text)(const functions::Function&)) {
+  std::vector<std::string> out;
+  for (const functions::Function& f : functions::all_functions()) out.push_back(text(f));
+  return out;
+}
+const char* at(const std::vector<std::string>& texts, int32_t index) {
+  return index >= 0 && index < std::ssize(texts) ? texts[static_cast<size_t>(index)].c_str()
+                                                 : nullptr;
+}
+
 }  // namespace
 
 const char* ebb_kernels_version(void) {
@@ -114,14 +125,14 @@ const char* ebb_kernels_version(void) {
 const char* ebb_kernels_error(void) { return last_error.c_str(); }
 
 const char* ebb_kernels_schema(int32_t index) {
-  static const std::vector<std::string> schemas = [] {
-    std::vector<std::string> out;
-    for (const functions::Function& f : functions::all_functions())
-      out.push_back(functions::schema(f));
-    return out;
-  }();
-  return index >= 0 && index < std::ssize(schemas) ? schemas[static_cast<size_t>(index)].c_str()
-                                                   : nullptr;
+  static const std::vector<std::string> all = texts_of(functions::schema);
+  return at(all, index);
+}
+
+const char* ebb_kernels_numbered_schema(int32_t index) {
+  static const std::vector<std::string> all = texts_of(functions::numbered_schema);
+  const char* found = at(all, index);
+  return found == nullptr || *found == 0 ? nullptr : found;
 }
 
 int32_t ebb_kernels_open(const char* device, ebb_kernels** out) {
