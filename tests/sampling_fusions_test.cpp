@@ -68,6 +68,19 @@ TEST(fold_producers, any_padding_and_factor__same_results_of_smaller_images) {
   }
 }
 
+TEST(fold_producers, another_reader__keeps_the_larger_images) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
+  const Value up = ops::upsample_nearest2(x);
+  g.output("y", ops::conv2d(up, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}, ""}));
+  g.output("z", up * up);
+  const Graph low = in_primitives(g), out = fold_producers(low, is_param, all_same_cost_class);
+  EXPECT_EQ(count(out, "resample"), 1);
+  EXPECT_EQ(count(out, "conv2d"), 0);
+  EXPECT_EQ(count(out, "conv2d_dx"), 1);
+  expect_same(low, out);
+}
+
 // Sums of weights are rounded once more. The error that this adds is that of rounding the result,
 // which a convolution of the larger images has alone: together no more than twice as much.
 TEST(fold_producers, narrow_types__at_most_double_the_error) {

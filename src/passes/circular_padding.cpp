@@ -38,7 +38,8 @@ Graph circular_padding(const Graph& g, CircularAxes axes) {
     };
     wrap(axes.y, 1, zeros[0], zeros[2]);
     wrap(axes.x, 2, zeros[1], zeros[3]);
-    rw.set(n.out[0], rw.to().add(*n.op, c.with_padding(g.signature(n), zeros), in)[0]);
+    const auto out = rw.to().add(*n.op, c.with_padding(g.signature(n), zeros), in);
+    for (size_t i = 0; i < n.out.size(); ++i) rw.set(n.out[i], out[i]);
   }
   rw.copy_ends();
   return rw.take();

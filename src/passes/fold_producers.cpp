@@ -16,6 +16,7 @@ Graph fold_producers(const Graph& g, const std::function<bool(const Source&)>& i
   };
   const auto folded = [&](const Node& n) -> std::optional<Contraction::Folded> {
     if (!n.op->contraction || !from_weights[static_cast<size_t>(n.in[1])]) return {};
+    if (n.out.size() != 1) return {};  // the other use has no result for a second one
     const Signature plain = g.signature(n);
     const Contraction c = n.op->contraction(plain);
     const Node* producer = producer_of(n.in[0]);
