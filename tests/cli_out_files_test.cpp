@@ -1,7 +1,10 @@
 // Where commands write: what --out and OUT replace, follow, refuse and make.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <filesystem>
+#include <thread>
 
 #include "io/image.h"
 #include "io/safetensors.h"
@@ -99,10 +102,15 @@ TEST_F(CliOutFiles, memory__is_checked_before_a_model_is_read) {
 // The folder of the pictures becomes a file, so that the next one cannot be written.
 TEST_F(CliOutFiles, error_within_a_run__says_what_was_written) {
   const std::string many = folder_ / "many", kept = folder_ / "kept";
-  const Output out = run_program(
-      str("--version; { '", testing::program_path(), "' ", to(many + "/", "--n 40 --batch 1"),
-          " & while kill -0 $! 2>/dev/null; do if [ -e ", many, "/00001.png ]; then mv ", many, " ",
-          kept, "; touch ", many, "; break; fi; done; wait $!; }"));
+  testing::put_file(kept, "");
+  // at once: a folder that is missing is made again
+  std::jthread exchange([&](const std::stop_token& stop) {
+    while (!stop.stop_requested() && !fs::exists(many + "/00001.png")) std::this_thread::yield();
+    ::renameat2(AT_FDCWD, many.c_str(), AT_FDCWD, kept.c_str(), RENAME_EXCHANGE);
+  });
+  const Output out = run_program(to(many + "/", "--n 40 --batch 1"));
+  exchange.request_stop();
+  exchange.join();
   EXPECT_EQ(out.code, 2) << out.text;
   int64_t written = 0;
   for (const auto& entry : fs::directory_iterator(kept))
