@@ -113,6 +113,38 @@ TEST_F(CliOutFiles, error_within_a_run__says_what_was_written) {
       << out.text;
 }
 
+// A file that appears when the first preview does, which is after the look at what is there.
+TEST_F(CliOutFiles, file_that_appears_meanwhile__is_not_replaced) {
+  for (const char* name : {"late.npy", "late.safetensors", "late.png"}) {
+    const std::string file = folder_ / name, preview = folder_ / "preview.png";
+    const Output out =
+        run_program(str("--version; { '", testing::program_path(), "' ",
+                        to(file, "--n 40 --batch 1 --preview " + preview),
+                        " & while kill -0 $! 2>/dev/null; do if [ -e ", preview,
+                        " ]; then echo notes > ", file, "; break; fi; done; wait $!; }"));
+    EXPECT_EQ(out.code, 2) << out.text;
+    const std::string kept = folder_ / ("late.kept-1" + fs::path(name).extension().string());
+    EXPECT_NE(out.text.find("what was made is kept in " + kept + "  " + file), out.text.npos)
+        << out.text;
+    EXPECT_EQ(file_bytes(file), "notes\n");
+    EXPECT_GT(file_bytes(kept).size(), 40U);
+    fs::remove(preview);
+  }
+}
+
+// Both look before either has written.
+TEST_F(CliOutFiles, two_converts_to_one_file__keep_both_results) {
+  const std::string in = whole(), out = folder_ / "out.safetensors";
+  io::write_safetensors(out + ".one", {}, {});
+  io::TensorToWrite slow{"x", "F32", {1}, [&](const io::ByteSink& give) {
+                           EXPECT_EQ(code(str("convert ", in, " ", out)), 0);
+                           give(std::vector<uint8_t>(4));
+                         }};
+  EXPECT_THROW(io::stream_safetensors(out, {&slow, 1}, {}, io::Existing::kept), Error);
+  EXPECT_EQ(fs::file_size(out), fs::file_size(in));
+  EXPECT_TRUE(fs::exists(folder_ / "out.kept-1.safetensors"));
+}
+
 TEST_F(CliOutFiles, convert__replaces_only_what_it_is_told_to) {
   const std::string in = whole(), other = lora("style.safetensors"), before = file_bytes(other);
   EXPECT_EQ(error_line(str("convert ", in, " ", other)),

@@ -273,7 +273,8 @@ class Writer {
             if (progress_) progress_(out_.bytes, all_);
           });
         };
-      io::stream_safetensors(path, tensors, metadata_[path]);
+      io::stream_safetensors(path, tensors, metadata_[path],
+                             options_.overwrite ? io::Existing::replaced : io::Existing::kept);
     }
   }
   Converted& result() { return out_; }
