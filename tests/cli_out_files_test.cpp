@@ -92,6 +92,9 @@ TEST_F(CliOutFiles, memory__is_checked_before_a_model_is_read) {
                            " --prompt x --memory abc --out ", png())),
             "generate: --memory must be auto or a number and a unit: MB or M (10^6 bytes), GB or G "
             "(10^9), MiB (2^20) or GiB (2^30) (got 'abc')");
+  EXPECT_EQ(error_line(to(png(), "--memory 9999999999999GB")),
+            "generate: --memory is out of range: more than 0 and less than 10^9 units (got "
+            "'9999999999999GB')");
   EXPECT_EQ(code(to(png(), "--memory '5 GB'")), 0);
   EXPECT_EQ(code(to(png(), "--memory 800MiB")), 0);
 }
@@ -159,6 +162,16 @@ TEST_F(CliOutFiles, convert__replaces_only_what_it_is_told_to) {
   EXPECT_EQ(file_bytes(other), before);
   EXPECT_EQ(code(str("convert ", in, " ", other, " --overwrite")), 0);
   EXPECT_EQ(fs::file_size(other), fs::file_size(in));
+}
+
+TEST_F(CliOutFiles, convert_to_a_file_of_another_kind__is_refused) {
+  for (const char* ending : {".png", ".jpg", ".onnx", ".gguf", ".zip", ".json", ".txt", ".npy"}) {
+    const std::string out = folder_ / ("out" + std::string(ending));
+    EXPECT_NE(
+        error_line(str("convert ", whole(), " ", out)).find(str("kind (", ending, ")  ", out)),
+        std::string::npos);
+    EXPECT_FALSE(fs::exists(out));
+  }
 }
 
 // An embedding that is broken is of interest where a prompt may mean it.
