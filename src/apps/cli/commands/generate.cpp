@@ -216,8 +216,10 @@ int run(const GenerateFlags& o) {
     line.finish();
     std::fprintf(stderr, "%s\n", text.c_str());
   };
-  return run_into(
+  const int code = run_into(
       files, o, request, [&] { return pipeline.run(request, events); }, line, signals);
+  if (preview && code == 0) preview->check_shown();
+  return code;
 }
 
 // Of a picture's settings: the options of its sampler and schedule are not those of others.
