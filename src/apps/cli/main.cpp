@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
-#include <random>
 #include <set>
 
 #include "apps/cli/command.h"
+#include "apps/cli/settings_file.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "base/version.h"
@@ -143,8 +143,7 @@ std::vector<std::string> with_drawn_seed(std::vector<std::string> words) {
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     const bool apart = words[i] == "--seed" && i + 1 < words.size() && words[i + 1] == "-1";
     if (!apart && words[i] != "--seed=-1") continue;
-    const std::string drawn = std::to_string(std::random_device{}());  // A1111's have 32 bits, too
-    std::fprintf(stderr, "seed: %s (drawn, as --seed is -1)\n", drawn.c_str());
+    const std::string drawn = drawn_seed("--seed");
     (apart ? words[i + 1] : words[i]) = apart ? drawn : "--seed=" + drawn;
   }
   return words;
