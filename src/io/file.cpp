@@ -262,7 +262,10 @@ AtomicFile::AtomicFile(const std::string& path, std::string_view subject)
   // A rename would replace what nobody may write.
   constexpr mode_t writable = S_IWUSR | S_IWGRP | S_IWOTH;
   const bool there = ::stat(path_.c_str(), &s) == 0 && S_ISREG(s.st_mode);
-  require(!there || ((s.st_mode & writable) != 0 && ::access(path_.c_str(), W_OK) == 0), subject_,
+  const bool allowed = !there || ::access(path_.c_str(), W_OK) == 0;
+  require(allowed || s.st_uid == ::geteuid(), subject_, ": is of another user and may not be ",
+          "written (", std::strerror(errno), ")  ", path);
+  require(allowed && (!there || (s.st_mode & writable) != 0), subject_,
           ": is read-only; chmod u+w lets it be replaced  ", path);
   do {
     if (fd_ >= 0) ::close(fd_);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <set>
 
@@ -243,6 +244,11 @@ int main(int argc, char** argv) {
                  "ebb: error: out of memory: %lld MB of the machine's memory are free, or a limit "
                  "of this process (ulimit -v) is reached; fewer images at a time need less\n",
                  static_cast<long long>(ebb::free_host_memory() / 1000000));
+    return ebb::cli::usage_error;
+  } catch (const std::filesystem::filesystem_error& e) {
+    const std::string what =
+        ebb::str("cannot read (", e.code().message(), ")  ", e.path1().string());
+    std::fprintf(stderr, "ebb: error: %s\n", ebb::printable(what).c_str());
     return ebb::cli::usage_error;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "ebb: error: %s\n", ebb::printable(e.what()).c_str());
