@@ -314,8 +314,15 @@ TEST_F(Containers, scheduler_of_a_folder__decides_prediction_and_spacing) {
   EXPECT_NE(error_line(str("generate --prompt x --model ", folder))
                 .find("scheduler: prediction_type must be epsilon, v_prediction or sample"),
             std::string::npos);
-  std::filesystem::remove_all(folder + "/vae");
   put_file(config, "{}");
+  EXPECT_EQ(error_line(str("generate --prompt x --model ", folder)),
+            "scheduler: the file says nothing (an empty object)  " + config);
+  std::filesystem::remove(config);
+  EXPECT_EQ(
+      error_line(str("generate --prompt x --model ", folder)),
+      "folder: lacks scheduler/scheduler_config.json, which its model_index.json names  " + folder);
+  put_file(config, R"({"prediction_type": "epsilon"})");
+  std::filesystem::remove_all(folder + "/vae");
   EXPECT_EQ(
       error_line(str("generate --prompt x --model ", folder)),
       "generate: the folder lacks the weights of vae, which its model_index.json names  " + folder);

@@ -224,7 +224,7 @@ TEST_F(CliControl, what_does_not_fit__is_refused) {
                 .find("and the file is an upscaler (esrgan_compact)"),
             std::string::npos);
   EXPECT_NE(refused("--control none=" + map + ":1:0.8:0.2 --control-model " + network())
-                .find("start and end of 1 must be shares of the steps"),
+                .find("start and end of image number 1 must be shares of the steps"),
             std::string::npos);
 }
 

@@ -68,6 +68,9 @@ TEST_F(CliGenerateExtras, preview__is_written_as_the_run_goes_on_and_changes_not
   EXPECT_EQ(io::read_image(file).shape(), (Shape{6, 8, 3}));
   std::filesystem::remove(file);
   EXPECT_EQ(made("--preview " + file + ":3"), plain);  // of two steps none
+  const std::string rule = "warning: --preview has no effect: the run has fewer than 3 steps\n";
+  EXPECT_NE(run_program(command("--preview " + file + ":3")).text.find(rule), std::string::npos);
+  EXPECT_EQ(run_program(command("--preview terminal:2")).text.find("no effect"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(file));
   const std::string small = checkpoint({{"taesd", "", ""}}, "taesd");
   EXPECT_EQ(made("--preview " + file + " --preview-decoder " + small), plain);

@@ -257,6 +257,45 @@ TEST_F(CliLike, config__is_read_and_flags_win) {
   EXPECT_NE(made(command + " --seed 4", png()), from_file);
 }
 
+TEST_F(CliLike, config__says_what_flags_say) {
+  const std::string model = whole(), config = folder_ / "c.json";
+  const std::string command =
+      str("generate --device cpu --model ", model, " --out ", png(), " --config ", config);
+  const std::string flags = str("generate --device cpu --model ", model, " --out ", png(),
+                                " --prompt fox --steps 1 --size 64");
+  std::ofstream(config) << R"({"prompt": "fox", "seed": 3, "steps": 1, "size": 64})";
+  EXPECT_EQ(made(command, png()), made(flags + " --seed 3", png()));
+  std::ofstream(config) << R"({"prompt": "fox", "seed": -1, "steps": 1, "size": 64})";
+  const testing::Output drawn = run_program(command);
+  const std::string end = " (drawn, as the config's seed is -1)\n";
+  ASSERT_EQ(drawn.text.find("seed: "), 0u) << drawn.text;
+  ASSERT_NE(drawn.text.find(end), drawn.text.npos) << drawn.text;
+  const Tensor picture = io::read_image(png());
+  EXPECT_EQ(picture.shape(), (Shape{64, 64, 3}));
+  const std::string seed = drawn.text.substr(6, drawn.text.find(end) - 6);
+  ASSERT_EQ(run_program(str(flags, " --seed ", seed)).code, 0);
+  const Tensor again = io::read_image(png());
+  EXPECT_TRUE(std::ranges::equal(picture.span<uint8_t>(), again.span<uint8_t>()));
+  for (const char* text : {R"({"lora": [""]})", R"({"lora": ""})"}) {
+    std::ofstream(config) << text;
+    EXPECT_EQ(error_line(command), str("config ", config, ": 'lora' says nothing (got '')"));
+  }
+}
+
+TEST_F(CliLike, damaged_settings__are_told) {
+  ASSERT_EQ(run_program(to(png())).code, 0);
+  const std::string rule = "warning: like: not followed: ebb's own settings, which are damaged";
+  EXPECT_EQ(run_program(like(png())).text.find(rule), std::string::npos);
+  std::string bytes = testing::file_bytes(png());
+  const size_t at = bytes.find(std::string("iTXtebb") + '\0');
+  const size_t text = at != bytes.npos ? at : bytes.find(std::string("tEXtebb") + '\0');
+  ASSERT_NE(text, bytes.npos);
+  bytes[text + 20] ^= 1;
+  testing::put_file(png(), bytes);
+  const Output told = run_program(like(png(), "--model " + whole()));
+  EXPECT_NE(told.text.find(rule), std::string::npos) << told.text;
+}
+
 TEST_F(CliLike, mistakes__name_the_file_and_the_rule) {
   const std::string bare = png("bare"), config = folder_ / "c.json";
   io::write_png(bare, Tensor(DType::u8, {8, 8, 3}));

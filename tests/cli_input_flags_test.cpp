@@ -1,5 +1,6 @@
 // Errors about what flags name: each says which flag it is.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -81,6 +82,19 @@ TEST_F(CliInputFlags, seed_of_less_1__is_drawn_and_told) {
   EXPECT_EQ(testing::file_bytes(png("a")), testing::file_bytes(png("b")));
   EXPECT_NE(error("--seed -2").find("expected a whole number from 0 to 2^64 - 1"),
             std::string::npos);
+}
+
+TEST_F(CliInputFlags, what_may_not_be_read__is_told_with_the_flag) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  const std::string closed = folder_ / "closed", file = closed + "/x.safetensors";
+  testing::put_file(file, "junk");
+  std::filesystem::permissions(closed, std::filesystem::perms::none);
+  EXPECT_EQ(error("--vae " + file), "generate: --vae cannot be read (Permission denied)  " + file);
+  EXPECT_EQ(error("--embedding-dir " + closed),
+            "embedding: --embedding-dir cannot be read (Permission denied)  " + closed);
+  EXPECT_EQ(error_line(str("convert ", file, " ", folder_ / "out.safetensors")),
+            "cannot read (Permission denied)  " + file);
+  std::filesystem::permissions(closed, std::filesystem::perms::owner_all);
 }
 
 TEST_F(CliInputFlags, read_only_picture__is_not_replaced) {

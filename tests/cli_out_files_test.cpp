@@ -95,6 +95,9 @@ TEST_F(CliOutFiles, memory__is_checked_before_a_model_is_read) {
                            " --prompt x --memory abc --out ", png())),
             "generate: --memory must be auto or a number and a unit: MB or M (10^6 bytes), GB or G "
             "(10^9), MiB (2^20) or GiB (2^30) (got 'abc')");
+  EXPECT_EQ(error_line(to(png(), "--memory 9999999999999GB")),
+            "generate: --memory is out of range: more than 0 and less than 10^9 units (got "
+            "'9999999999999GB')");
   EXPECT_EQ(code(to(png(), "--memory '5 GB'")), 0);
   EXPECT_EQ(code(to(png(), "--memory 800MiB")), 0);
 }
@@ -121,6 +124,38 @@ TEST_F(CliOutFiles, error_within_a_run__says_what_was_written) {
       << out.text;
 }
 
+// A file that appears when the first preview does, which is after the look at what is there.
+TEST_F(CliOutFiles, file_that_appears_meanwhile__is_not_replaced) {
+  for (const char* name : {"late.npy", "late.safetensors", "late.png"}) {
+    const std::string file = folder_ / name, preview = folder_ / "preview.png";
+    const Output out =
+        run_program(str("--version; { '", testing::program_path(), "' ",
+                        to(file, "--n 40 --batch 1 --preview " + preview),
+                        " & while kill -0 $! 2>/dev/null; do if [ -e ", preview,
+                        " ]; then echo notes > ", file, "; break; fi; done; wait $!; }"));
+    EXPECT_EQ(out.code, 2) << out.text;
+    const std::string kept = folder_ / ("late.kept-1" + fs::path(name).extension().string());
+    EXPECT_NE(out.text.find("what was made is kept in " + kept + "  " + file), out.text.npos)
+        << out.text;
+    EXPECT_EQ(file_bytes(file), "notes\n");
+    EXPECT_GT(file_bytes(kept).size(), 40U);
+    fs::remove(preview);
+  }
+}
+
+// Both look before either has written.
+TEST_F(CliOutFiles, two_converts_to_one_file__keep_both_results) {
+  const std::string in = whole(), out = folder_ / "out.safetensors";
+  io::write_safetensors(out + ".one", {}, {});
+  io::TensorToWrite slow{"x", "F32", {1}, [&](const io::ByteSink& give) {
+                           EXPECT_EQ(code(str("convert ", in, " ", out)), 0);
+                           give(std::vector<uint8_t>(4));
+                         }};
+  EXPECT_THROW(io::stream_safetensors(out, {&slow, 1}, {}, io::Existing::kept), Error);
+  EXPECT_EQ(fs::file_size(out), fs::file_size(in));
+  EXPECT_TRUE(fs::exists(folder_ / "out.kept-1.safetensors"));
+}
+
 TEST_F(CliOutFiles, convert__replaces_only_what_it_is_told_to) {
   const std::string in = whole(), other = lora("style.safetensors"), before = file_bytes(other);
   EXPECT_EQ(error_line(str("convert ", in, " ", other)),
@@ -135,6 +170,16 @@ TEST_F(CliOutFiles, convert__replaces_only_what_it_is_told_to) {
   EXPECT_EQ(file_bytes(other), before);
   EXPECT_EQ(code(str("convert ", in, " ", other, " --overwrite")), 0);
   EXPECT_EQ(fs::file_size(other), fs::file_size(in));
+}
+
+TEST_F(CliOutFiles, convert_to_a_file_of_another_kind__is_refused) {
+  for (const char* ending : {".png", ".jpg", ".onnx", ".gguf", ".zip", ".json", ".txt", ".npy"}) {
+    const std::string out = folder_ / ("out" + std::string(ending));
+    EXPECT_NE(
+        error_line(str("convert ", whole(), " ", out)).find(str("kind (", ending, ")  ", out)),
+        std::string::npos);
+    EXPECT_FALSE(fs::exists(out));
+  }
 }
 
 // An embedding that is broken is of interest where a prompt may mean it.

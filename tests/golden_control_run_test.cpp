@@ -209,7 +209,7 @@ TEST(control, wrong_numbers__are_errors) {
         add_controls(c, m, {{.image = pattern(8, 8, 1), .start = 0.9, .end = 0.1}},
                      {.sample = {8, 8, 4}, .steps = 4});
       },
-      "start and end of 1 must be shares of the steps");
+      "start and end of image number 1 must be shares of the steps");
 }
 
 }  // namespace ebb::testing

@@ -211,6 +211,45 @@ std::string followed(const std::string& path) {
   return at.string();
 }
 
+namespace {
+
+// Of a file system without links: what is empty takes the name first.
+int claim_name(const std::string& from, const std::string& to) {
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(from, ignored);
+  const int made = folder ? ::mkdir(to.c_str(), 0777)
+                          : ::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (made < 0) return errno;
+  if (!folder) ::close(made);
+  if (std::rename(from.c_str(), to.c_str()) == 0) return 0;
+  const int cause = errno;
+  folder ? ::rmdir(to.c_str()) : ::unlink(to.c_str());
+  return cause;
+}
+
+}  // namespace
+
+int take_new_name(const std::string& from, const std::string& to) {
+  if (::link(from.c_str(), to.c_str()) != 0) return errno == EEXIST ? EEXIST : claim_name(from, to);
+  ::unlink(from.c_str());
+  return 0;
+}
+
+std::string keep_beside(const std::string& from, const std::string& path) {
+  const std::filesystem::path place(path);
+  std::error_code ignored;
+  const std::string ending =
+      std::filesystem::is_directory(from, ignored) ? "" : place.extension().string();
+  const std::string name = place.filename().string();
+  const std::string begin = name.substr(0, name.size() - ending.size());
+  for (int64_t i = 1;; ++i) {
+    const std::string kept = (place.parent_path() / str(begin, ".kept-", i, ending)).string();
+    const int cause = take_new_name(from, kept);
+    if (cause == 0) return kept;
+    if (cause != EEXIST) return from;
+  }
+}
+
 AtomicFile::AtomicFile(const std::string& path, std::string_view subject)
     : path_(followed(path)), temporary_(temporary_name(path_)), subject_(subject) {
   struct stat s {};
@@ -223,7 +262,10 @@ AtomicFile::AtomicFile(const std::string& path, std::string_view subject)
   // A rename would replace what nobody may write.
   constexpr mode_t writable = S_IWUSR | S_IWGRP | S_IWOTH;
   const bool there = ::stat(path_.c_str(), &s) == 0 && S_ISREG(s.st_mode);
-  require(!there || ((s.st_mode & writable) != 0 && ::access(path_.c_str(), W_OK) == 0), subject_,
+  const bool allowed = !there || ::access(path_.c_str(), W_OK) == 0;
+  require(allowed || s.st_uid == ::geteuid(), subject_, ": is of another user and may not be ",
+          "written (", std::strerror(errno), ")  ", path);
+  require(allowed && (!there || (s.st_mode & writable) != 0), subject_,
           ": is read-only; chmod u+w lets it be replaced  ", path);
   do {
     if (fd_ >= 0) ::close(fd_);
@@ -275,7 +317,8 @@ void AtomicFile::sync_folder() {
   if (cause) failed("write the folder", cause);
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(Existing existing) {
+  if (existing == Existing::kept) return keep();
   const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
   close();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
@@ -289,21 +332,27 @@ void AtomicFile::commit() {
 bool AtomicFile::commit_new() {
   const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
   close();
-  int cause = ::link(temporary_.c_str(), path_.c_str()) == 0 ? 0 : errno;
-  if (cause != 0 && cause != EEXIST) {  // a file system without links: an empty file takes the name
-    const int claim = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    cause = claim < 0 ? errno : 0;
-    if (claim >= 0) ::close(claim);
-    if (cause == 0 && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      cause = errno;
-      ::unlink(path_.c_str());
-    }
-  }
-  ::unlink(temporary_.c_str());
+  const int cause = take_new_name(temporary_, path_);
+  if (cause != 0) ::unlink(temporary_.c_str());
   if (cause == EEXIST) return false;
   if (cause != 0) failed("write", cause);
   sync_folder();
   return true;
+}
+
+void AtomicFile::keep() {
+  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
+  close();
+  const int cause = take_new_name(temporary_, path_);
+  if (cause == EEXIST)
+    fail(subject_,
+         ": a file has appeared meanwhile, which is not replaced; what was made is kept in ",
+         keep_beside(temporary_, path_), "  ", path_);
+  if (cause != 0) {
+    ::unlink(temporary_.c_str());
+    failed("write", cause);
+  }
+  sync_folder();
 }
 
 AppendFile::AppendFile(std::string path, std::string_view subject)

@@ -69,6 +69,17 @@ void check_can_fill(const std::string& folder, std::string_view subject);
 // it is.
 std::string followed(const std::string& path);
 
+// Gives what has the name `from`, a file or a folder, the name `to`, which nothing has: an errno,
+// EEXIST where something has it by then.
+int take_new_name(const std::string& from, const std::string& to);
+// The same, of the names "fox.kept-1.png", "fox.kept-2.png", ... beside `path` the first that is
+// free: for what cannot get its place. No clean-up of temporary files knows such names. Gives the
+// name, or `from` where it cannot be given another.
+std::string keep_beside(const std::string& from, const std::string& path);
+
+// What becomes of a file that is there when another one is moved to its place.
+enum class Existing : uint8_t { replaced, kept };
+
 // A file being written under a temporary name, `<path>.tmp-<pid>-<n>`. commit() makes it durable
 // and renames it over `path`; without commit() the old file stays whole and the new one is removed.
 // A symbolic link stays one: `path` is then what it leads to.
@@ -83,13 +94,15 @@ class AtomicFile {
 
   void write(std::span<const uint8_t> bytes);
   void write(std::string_view text);
-  void commit();
+  // Where what is there is to be kept, the new file is kept beside it, and an Error says where.
+  void commit(Existing existing = Existing::replaced);
   // commit() that replaces nothing: false where something is at `path` by now.
   bool commit_new();
 
  private:
   [[noreturn]] void failed(std::string_view step, int cause);
   void close();
+  void keep();
   void sync_folder();
   std::string path_;
   std::string temporary_;

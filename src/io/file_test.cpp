@@ -137,6 +137,28 @@ TEST(check_can_write, abandoned_files__are_removed) {
 }
 
 // While others look for what is abandoned.
+TEST(AtomicFile, what_appears_meanwhile__is_kept_where_that_is_asked) {
+  const testing::Folder folder;
+  const std::string file = folder / "a.txt";
+  for (const char* kept : {"a.kept-1.txt", "a.kept-2.txt"}) {
+    AtomicFile written(file, "test");
+    written.write("new");
+    testing::put_file(file, "other");
+    EXPECT_EQ(error_of([&] { written.commit(Existing::kept); }),
+              str("test: a file has appeared meanwhile, which is not replaced; what was made is "
+                  "kept in ",
+                  folder / kept, "  ", file));
+    EXPECT_EQ(testing::file_bytes(file), "other");
+    EXPECT_EQ(testing::file_bytes(folder / kept), "new");
+    std::filesystem::remove(file);
+  }
+  AtomicFile written(file, "test");
+  written.write("new");
+  written.commit(Existing::kept);
+  EXPECT_EQ(testing::file_bytes(file), "new");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / ""), {}), 3);
+}
+
 TEST(AtomicFile, many_writers_of_one_file__lose_nothing) {
   const testing::Folder folder;
   const std::string file = folder / "a";

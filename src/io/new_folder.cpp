@@ -35,18 +35,29 @@ std::string NewFolder::file(const std::string& name) const {
   return out.string();
 }
 
+namespace {
+
+std::error_code moved(const fs::path& from, const fs::path& to) {
+  return {take_new_name(from.string(), to.string()), std::generic_category()};
+}
+
+}  // namespace
+
 void NewFolder::commit() {
   keeps_ = true;
   std::error_code error;
   if (exists_) {
     for (const fs::directory_entry& e : fs::directory_iterator(made_))
-      if (!error) fs::rename(e.path(), path_ / e.path().filename(), error);
+      if (!error) error = moved(e.path(), path_ / e.path().filename());
     if (!error) fs::remove(made_, error);
   } else {
     fs::rename(made_, path_, error);
   }
-  require(!error, who_, ": cannot move what was made to its place (", error.message(),
-          "); it is kept in ", made_.string(), "  ", path_.string());
+  // within a folder that was there, which may be a file system of its own
+  const fs::path beside = exists_ ? path_ / path_.filename() : path_;
+  if (error)
+    fail(who_, ": cannot move what was made to its place (", error.message(), "); it is kept in ",
+         keep_beside(made_.string(), beside.string()), "  ", path_.string());
 }
 
 }  // namespace ebb::io

@@ -66,20 +66,44 @@ TEST(NewFolder, what_another_one_makes__stays) {
   EXPECT_TRUE(fs::exists(out + "/a"));
 }
 
+std::string error_of_commit(NewFolder& made) {
+  try {
+    made.commit();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+// Under a name that a later one does not clean up.
 TEST(NewFolder, place_that_is_taken_meanwhile__keeps_what_was_made) {
   const testing::Folder folder;
   const std::string out = folder / "out";
-  std::string kept;
-  try {
+  for (const char* kept : {".kept-1", ".kept-2"}) {
     NewFolder made(out, "test");
-    put(kept = made.file("a"));
-    put(out);
-    made.commit();
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("it is kept in"), std::string::npos) << e.what();
+    put(made.file("a"));
+    fs::create_directory(out);
+    put(out + "/other");
+    const std::string error = error_of_commit(made);
+    EXPECT_NE(error.find("; it is kept in " + out + kept + "  "), error.npos) << error;
+    fs::remove_all(out);
   }
-  EXPECT_TRUE(fs::exists(kept));
+  const NewFolder next(out, "test");
+  EXPECT_TRUE(fs::exists(out + ".kept-1/a"));
+  EXPECT_TRUE(fs::exists(out + ".kept-2/a"));
+}
+
+TEST(NewFolder, what_appears_in_an_empty_one_meanwhile__stays) {
+  const testing::Folder folder;
+  const std::string out = folder / "out";
+  fs::create_directory(out);
+  NewFolder made(out, "test");
+  std::ofstream(made.file("a")) << "made";
+  put(out + "/a");
+  const std::string error = error_of_commit(made);
+  EXPECT_NE(error.find("it is kept in " + out + "/out.kept-1  "), error.npos) << error;
+  EXPECT_EQ(testing::file_bytes(out + "/a"), "x");
+  EXPECT_EQ(testing::file_bytes(out + "/out.kept-1/a"), "made");
 }
 
 }  // namespace

@@ -31,11 +31,11 @@ std::string header_of(const Tensor& t) {
 
 }  // namespace
 
-void write_npy(const std::string& path, const Tensor& t) {
+void write_npy(const std::string& path, const Tensor& t, Existing existing) {
   AtomicFile file(path, "npy");
   file.write(header_of(t));
   file.write(std::string_view(static_cast<const char*>(t.raw()), static_cast<size_t>(t.bytes())));
-  file.commit();
+  file.commit(existing);
 }
 
 }  // namespace ebb::io

@@ -74,10 +74,11 @@ std::vector<uint8_t> encode_picture(PictureFormat format, const Tensor& image, c
 
 void check_picture_text(PictureFormat format, const Texts& text) { exif_for(format, text); }
 
-void write_picture(const std::string& path, const Tensor& image, const Texts& text, int quality) {
+void write_picture(const std::string& path, const Tensor& image, const Texts& text,
+                   const PictureWriting& how) {
   AtomicFile file(path, "image");
-  file.write(encoded(path, image, text, quality));
-  file.commit();
+  file.write(encoded(path, image, text, how.quality));
+  file.commit(how.existing);
 }
 
 bool write_new_picture(const std::string& path, const Tensor& image, const Texts& text,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "io/file.h"
 
 namespace ebb::io {
 
@@ -34,10 +35,14 @@ std::vector<uint8_t> encode_picture(PictureFormat format, const Tensor& image,
 // picture is.
 void check_picture_text(PictureFormat format, const std::map<std::string, std::string>& text);
 
+struct PictureWriting {
+  int quality = default_quality;
+  Existing existing = Existing::replaced;
+};
 // The format by the extension; replaces the file whole or not at all.
 void write_picture(const std::string& path, const Tensor& image,
                    const std::map<std::string, std::string>& text = {},
-                   int quality = default_quality);
+                   const PictureWriting& how = {});
 
 // The same where no file is yet: false, and nothing is written, where there is one.
 bool write_new_picture(const std::string& path, const Tensor& image,

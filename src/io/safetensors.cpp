@@ -110,7 +110,7 @@ void check_name(bool ok, const std::string& name, const std::string& path) {
 }  // namespace
 
 void stream_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
-                        const std::map<std::string, std::string>& metadata) {
+                        const std::map<std::string, std::string>& metadata, Existing existing) {
   check_metadata(metadata, path);
   int64_t data_bytes = 0;
   for (const TensorToWrite& t : tensors) {
@@ -136,11 +136,11 @@ void stream_safetensors(const std::string& path, std::span<const TensorToWrite> 
     require(left == 0, "safetensors: tensor '", t.name, "' must have ", bytes_of(t), " bytes (",
             bytes_of(t) - left, ")  ", path);
   }
-  file.commit();
+  file.commit(existing);
 }
 
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+                       const std::map<std::string, std::string>& metadata, Existing existing) {
   std::vector<TensorToWrite> all;
   for (const auto& [name, t] : tensors) {
     check_name(t.defined() && t.buffer()->on_host(), name, path);
@@ -149,7 +149,7 @@ void write_safetensors(const std::string& path, std::span<const NamedTensor> ten
            out({static_cast<const uint8_t*>(t.raw()), static_cast<size_t>(t.bytes())});
          }});
   }
-  stream_safetensors(path, all, metadata);
+  stream_safetensors(path, all, metadata, existing);
 }
 
 }  // namespace ebb::io

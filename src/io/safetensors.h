@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "io/file.h"
 #include "io/tensor_file.h"
 
 namespace ebb::io {
@@ -19,7 +20,8 @@ struct NamedTensor {
 // Writes the tensors in the order given, the data 8-byte aligned, through a temporary file beside
 // it and a rename: on any Error (no space, no permission, bad names) the old file is left whole.
 void write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+                       const std::map<std::string, std::string>& metadata = {},
+                       Existing existing = Existing::replaced);
 
 using ByteSink = std::function<void(std::span<const uint8_t>)>;
 
@@ -32,6 +34,7 @@ struct TensorToWrite {
 };
 // The same. Throws Error, too, for data of another size.
 void stream_safetensors(const std::string& path, std::span<const TensorToWrite> tensors,
-                        const std::map<std::string, std::string>& metadata = {});
+                        const std::map<std::string, std::string>& metadata = {},
+                        Existing existing = Existing::replaced);
 
 }  // namespace ebb::io

@@ -203,7 +203,8 @@ void check_controls(const LoadedModel& model, const std::vector<ControlInput>& i
     const Component& network = model.controls[k];
     require(std::isfinite(in.strength) && std::abs(in.strength) <= 10, "control: the strength of ",
             k + 1, " must be a number up to 10 (", in.strength, ")");
-    require(in.start >= 0 && in.start <= in.end && in.end <= 1, "control: start and end of ", k + 1,
+    require(in.start >= 0 && in.start <= in.end && in.end <= 1,
+            "control: start and end of image number ", k + 1,
             " must be shares of the steps, 0 to 1, in this order (", in.start, ", ", in.end, ")");
     if (reads_features(network)) {
       if (!in.blocks.empty()) block_strengths(in.blocks, model);

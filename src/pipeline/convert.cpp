@@ -273,7 +273,8 @@ class Writer {
             if (progress_) progress_(out_.bytes, all_);
           });
         };
-      io::stream_safetensors(path, tensors, metadata_[path]);
+      io::stream_safetensors(path, tensors, metadata_[path],
+                             options_.overwrite ? io::Existing::replaced : io::Existing::kept);
     }
   }
   Converted& result() { return out_; }
@@ -301,7 +302,9 @@ void check_output(const Input& in, const ConvertOptions& o) {
             "convert: OUT exists; another name keeps it, --overwrite replaces it  ", o.out);
     return io::check_can_write(o.out, "convert");
   }
-  for (const char* file : {".safetensors", ".ckpt", ".pt", ".pth", ".bin"})
+  for (const char* file :
+       {".safetensors", ".ckpt", ".pt", ".pth", ".bin", ".onnx", ".gguf", ".npy", ".npz", ".pkl",
+        ".zip", ".tar", ".gz", ".json", ".txt", ".png", ".jpg", ".jpeg", ".webp"})
     require(!o.out.ends_with(file) || fs::is_directory(o.out),
             "convert: OUT must be a folder of diffusers' layout, or a .safetensors file of another "
             "(--layout), and not be called as a file of another kind (",

@@ -112,12 +112,13 @@ DiffusersFolder read_diffusers_folder(const std::string& path, const std::string
   if (const auto it = index.find("force_zeros_for_empty_prompt");
       it != index.end() && it->is_boolean())
     out.zeros_for_empty = it->get<bool>();
+  const auto named = [&](const char* name) {
+    const auto said = index.find(name);
+    return said != index.end() && said->is_array() && !said->empty() && !said->front().is_null();
+  };
   const auto component = [&](const char* name) {
     std::string file = weights_in(folder / name, variant);
-    const auto said = index.find(name);
-    const bool named =
-        said != index.end() && said->is_array() && !said->empty() && !said->front().is_null();
-    if (file.empty() && named) out.missing.emplace_back(name);
+    if (file.empty() && named(name)) out.missing.emplace_back(name);
     return file;
   };
   out.denoiser = component("unet");
@@ -134,6 +135,9 @@ DiffusersFolder read_diffusers_folder(const std::string& path, const std::string
     if (fs::exists(t / "merges.txt")) out.tokenizer = t.string();
   if (fs::exists(folder / "scheduler" / "scheduler_config.json"))
     out.scheduler = (folder / "scheduler" / "scheduler_config.json").string();
+  require(!out.scheduler.empty() || !named("scheduler"),
+          "folder: lacks scheduler/scheduler_config.json, which its model_index.json names  ",
+          path);
   if (fs::exists(folder / "vae" / "config.json"))
     out.autoencoder_config = (folder / "vae" / "config.json").string();
   return out;

@@ -22,6 +22,7 @@ class Reader {
       : path_(path), json_(read_folder_json(path, "scheduler")) {}
 
   SchedulerConfig read() {
+    require(!json_.empty(), "scheduler: the file says nothing (an empty object)  ", path_);
     prediction();
     betas();
     sampler();

@@ -121,6 +121,9 @@ std::string left_out(std::string_view error, const std::string& path) {
 EmbeddingFolder read_embedding_folder(const std::string& folder, PromptSyntax syntax) {
   require(fs::is_directory(folder), "embedding: --embedding-dir must name a folder of embeddings, ",
           fs::exists(folder) ? "and this is a file" : "which does not exist", "  ", folder);
+  std::error_code error;
+  const fs::directory_iterator readable(folder, error);
+  require(!error, "embedding: --embedding-dir cannot be read (", error.message(), ")  ", folder);
   std::vector<fs::path> files;
   for (const auto& entry :
        fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied)) {

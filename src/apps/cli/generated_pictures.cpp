@@ -85,7 +85,10 @@ bool has_quality(const GenerateFlags& o) {
 }
 
 PictureStyle style_of(const GenerateFlags& o, int64_t first_image) {
-  return {.format = o.format, .quality = o.quality, .first_image = first_image};
+  return {.format = o.format,
+          .quality = o.quality,
+          .first_image = first_image,
+          .overwrite = o.overwrite};
 }
 
 int64_t pictures_of(const GenerateFlags& o) { return o.only < 0 ? o.n : 1; }
@@ -157,9 +160,10 @@ void PictureFiles::write_one_file(const std::string& file, const std::vector<Ten
     return;
   }
   const Tensor latents = channels_first(stacked(all));
-  if (output_ == Output::npy) return io::write_npy(file, latents);
+  const io::Existing existing = existing_at(file, options_.overwrite);
+  if (output_ == Output::npy) return io::write_npy(file, latents, existing);
   const io::NamedTensor tensor{"latents", latents};
-  io::write_safetensors(file, {&tensor, 1}, text_(last_));
+  io::write_safetensors(file, {&tensor, 1}, text_(last_), existing);
 }
 
 void PictureFiles::note(const std::string& file, std::vector<int64_t> images) {

@@ -34,9 +34,14 @@ void InputFiles::add(const std::string& flag, const std::vector<std::string>& te
 }
 
 void check_there(const InputFiles& files, std::string_view command) {
-  for (const InputFile& f : files.all())
-    require(!f.path.empty(), command, ": ", flag_of(f.name.substr(0, f.name.find(' '))),
-            " does not exist  ", f.text);
+  for (const InputFile& f : files.all()) {
+    if (!f.path.empty()) continue;
+    const std::string flag = flag_of(f.name.substr(0, f.name.find(' ')));
+    std::error_code error;
+    const bool closed = !fs::exists(f.text, error) && error;
+    require(!closed, command, ": ", flag, " cannot be read (", error.message(), ")  ", f.text);
+    fail(command, ": ", flag, " does not exist  ", f.text);
+  }
 }
 
 bool same_file(const std::string& a, const std::string& b) {

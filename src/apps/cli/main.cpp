@@ -8,11 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
-#include <random>
 #include <set>
 
 #include "apps/cli/command.h"
+#include "apps/cli/settings_file.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "base/version.h"
@@ -143,8 +144,7 @@ std::vector<std::string> with_drawn_seed(std::vector<std::string> words) {
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     const bool apart = words[i] == "--seed" && i + 1 < words.size() && words[i + 1] == "-1";
     if (!apart && words[i] != "--seed=-1") continue;
-    const std::string drawn = std::to_string(std::random_device{}());  // A1111's have 32 bits, too
-    std::fprintf(stderr, "seed: %s (drawn, as --seed is -1)\n", drawn.c_str());
+    const std::string drawn = drawn_seed("--seed");
     (apart ? words[i + 1] : words[i]) = apart ? drawn : "--seed=" + drawn;
   }
   return words;
@@ -244,6 +244,11 @@ int main(int argc, char** argv) {
                  "ebb: error: out of memory: %lld MB of the machine's memory are free, or a limit "
                  "of this process (ulimit -v) is reached; fewer images at a time need less\n",
                  static_cast<long long>(ebb::free_host_memory() / 1000000));
+    return ebb::cli::usage_error;
+  } catch (const std::filesystem::filesystem_error& e) {
+    const std::string what =
+        ebb::str("cannot read (", e.code().message(), ")  ", e.path1().string());
+    std::fprintf(stderr, "ebb: error: %s\n", ebb::printable(what).c_str());
     return ebb::cli::usage_error;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "ebb: error: %s\n", ebb::printable(e.what()).c_str());

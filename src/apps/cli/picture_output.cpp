@@ -114,6 +114,13 @@ void check_output_path(const std::string& out, std::string_view command, bool ov
                  [kind](const std::string& file) { return is_of_runs(file, kind); });
 }
 
+io::Existing existing_at(const std::string& out, bool overwrite) {
+  std::error_code ignored;
+  const bool own =
+      overwrite || (fs::is_regular_file(out, ignored) && is_of_runs(out, output_of(out, "out")));
+  return own ? io::Existing::replaced : io::Existing::kept;
+}
+
 void check_replaced(const std::string& file, std::string_view flag, bool overwrite,
                     std::string_view rule, const std::function<bool(const std::string&)>& own) {
   io::check_can_write(file, flag);
@@ -179,7 +186,8 @@ std::vector<std::string> write_pictures(const std::string& out, const std::vecto
   if (io::picture_format(out)) {
     const Tensor whole =
         n == 1 ? images[0] : io::image_grid(images, columns_of(n, style), grid_gap);
-    io::write_picture(out, whole, text(0), quality);
+    io::write_picture(out, whole, text(0),
+                      {.quality = quality, .existing = existing_at(out, style.overwrite)});
     return {out};
   }
   std::vector<std::string> files;

@@ -31,6 +31,8 @@ int64_t first_number(const std::string& out);
 // picture replaces a picture, latents replace latents of ebb in .safetensors; `overwrite`: whatever
 // is there.
 void check_output_path(const std::string& out, std::string_view command, bool overwrite);
+// The same once the file is made: what has appeared meanwhile and would have been refused is kept.
+io::Existing existing_at(const std::string& out, bool overwrite);
 // The same of any file that a flag, "eval: --out", names: what is there is replaced where `own`
 // says that such a command wrote it. `rule`: what the file is otherwise, "is no plot by ebb".
 void check_replaced(const std::string& file, std::string_view flag, bool overwrite,
@@ -47,6 +49,7 @@ struct PictureStyle {
   int64_t quality = io::default_quality;
   int64_t columns = 0;      // of a grid; 0: as many as rows
   int64_t first_image = 0;  // the number of the first file of a folder
+  bool overwrite = false;   // a file that is no picture
 };
 // Throws Error where the file that `out` names, or those of a folder, cannot hold so many pictures
 // of this size: asked before they are made.

@@ -55,6 +55,7 @@ PreviewTarget parse_preview(const std::string& text) {
 // The picture that the run is for is worth more.
 void PreviewOutput::show(const StepView& step) {
   if (ended_ || step.step % target_.every != 0) return;
+  shown_ = true;
   try {
     make(step);
   } catch (const Cancelled&) {
@@ -65,6 +66,12 @@ void PreviewOutput::show(const StepView& step) {
     std::fprintf(stderr, "warning: --preview: %s; goes on without previews\n",
                  printable(e.what()).c_str());
   }
+}
+
+void PreviewOutput::check_shown() const {
+  if (!shown_)
+    std::fprintf(stderr, "warning: --preview has no effect: the run has fewer than %lld steps\n",
+                 static_cast<long long>(target_.every));
 }
 
 void PreviewOutput::make(const StepView& step) {

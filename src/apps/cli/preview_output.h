@@ -24,12 +24,14 @@ class PreviewOutput {
   // before is overwritten. Where one cannot be made or written there is a warning, and no more are
   // made. Throws Cancelled.
   void show(const StepView& step);
+  // Behind the run: a warning where it had too few steps for any.
+  void check_shown() const;
 
  private:
   void make(const StepView& step);
   PreviewTarget target_;
   Preview preview_;
-  bool ended_ = false;
+  bool ended_ = false, shown_ = false;
   int64_t rows_ = 0;  // on the terminal, of the picture before
 };
 

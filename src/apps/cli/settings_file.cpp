@@ -1,11 +1,14 @@
 #include "apps/cli/settings_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 
 #include "base/by_flag.h"
 #include "base/error.h"
@@ -135,6 +138,15 @@ void set_modes(const Infotext& t, const SetField& set, Like& out) {
   if (t.value("Tiling") == "True") set("tiling", "both");
 }
 
+// Readers of PNG leave out texts whose checksum is wrong.
+bool has_damaged_settings(const std::string& picture) {
+  constexpr int64_t limit = int64_t{1} << 30;
+  const std::string bytes = io::read_whole_file(picture, "image", limit);
+  return std::ranges::any_of(std::array{"tEXt", "zTXt", "iTXt"}, [&](const char* chunk) {
+    return bytes.find(str(chunk, settings_keyword, '\0')) != bytes.npos;
+  });
+}
+
 Like set_infotext(const std::vector<Field>& fields, const std::string& text,
                   const std::string& picture) {
   const Infotext t = parse_infotext(text);
@@ -179,17 +191,35 @@ bool is_list_of(const std::vector<Field>& fields, const std::string& name) {
 
 // The texts of a flag that may be given more than once: one text, or a list of them.
 Json joined(const Json& value, const std::string& subject) {
+  require(value != "", subject, " says nothing (got '')");
   if (!value.is_array()) return value;
   TextList out;
   for (const Json& text : value) {
     require(text.is_string(), subject, ": expected a string or a list of strings (got ",
             value.dump(), ")");
+    require(text != "", subject, " says nothing (got '')");
     out.texts.push_back(text.get<std::string>());
   }
   return out.text();
 }
 
+// What the command line would be given: numbers are texts of flags that take texts, and a seed of
+// -1 is drawn.
+Json as_given(const std::vector<Field>& fields, const std::string& name, const Json& value) {
+  const auto field = std::ranges::find(fields, name, &Field::name);
+  if (field == fields.end()) return value;
+  if (name == "seed" && value == -1) return std::stoull(drawn_seed("the config's seed"));
+  const bool text = std::holds_alternative<std::string*>(field->ref);
+  return text && value.is_number() ? Json(value.dump()) : value;
+}
+
 }  // namespace
+
+std::string drawn_seed(std::string_view what) {
+  std::string drawn = std::to_string(std::random_device{}());  // A1111's have 32 bits, too
+  std::fprintf(stderr, "seed: %s (drawn, as %s is -1)\n", drawn.c_str(), std::string(what).c_str());
+  return drawn;
+}
 
 std::string settings_json(const std::vector<Field>& fields, const FieldTexts& diffusion,
                           int64_t image, const HashTexts& hashes) {
@@ -229,7 +259,8 @@ void set_config(std::vector<Field> fields, FieldTexts& diffusion, const std::str
     if (is_override(fields, name))
       overrides.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
     else
-      j[name] = is_list_of(fields, name) ? joined(value, str(subject, ": '", flag, "'")) : value;
+      j[name] = is_list_of(fields, name) ? joined(value, str(subject, ": '", flag, "'"))
+                                         : as_given(fields, name, value);
   }
   set_settings(fields, diffusion, j.dump(), subject);
   std::ranges::move(overrides, std::back_inserter(diffusion));
@@ -260,7 +291,11 @@ Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std
           "like: the picture has a graph of ComfyUI, which is not read; flags say the settings  ",
           picture);
   require(a1111 != text.end(), "like: the picture says nothing about how it was made  ", picture);
-  return set_infotext(fields, a1111->second, picture);
+  Like out = set_infotext(fields, a1111->second, picture);
+  if (has_damaged_settings(picture))
+    out.unused.emplace_back(
+        "ebb's own settings, which are damaged; the text of the web UI says less");
+  return out;
 }
 
 }  // namespace ebb::cli

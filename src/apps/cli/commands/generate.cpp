@@ -35,6 +35,9 @@ text::PromptSyntax syntax_of(const GenerateFlags& o) {
 int64_t memory_of(const std::string& text) {
   if (text == "auto") return 0;
   const auto bytes = parse_size(text);
+  const size_t unit = std::min(text.find_first_not_of("0123456789."), text.size());
+  require(bytes || unit == 0 || !parse_size("1" + text.substr(unit)), "generate: --memory is out ",
+          "of range: more than 0 and less than 10^9 units (got '", text, "')");
   require(bytes.has_value(), "generate: --memory must be auto or ", size_forms, " (got '", text,
           "')");
   return *bytes;
@@ -213,8 +216,10 @@ int run(const GenerateFlags& o) {
     line.finish();
     std::fprintf(stderr, "%s\n", text.c_str());
   };
-  return run_into(
+  const int code = run_into(
       files, o, request, [&] { return pipeline.run(request, events); }, line, signals);
+  if (preview && code == 0) preview->check_shown();
+  return code;
 }
 
 // Of a picture's settings: the options of its sampler and schedule are not those of others.

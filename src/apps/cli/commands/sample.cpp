@@ -106,9 +106,10 @@ std::string images_text(int64_t n) { return str(n, n == 1 ? " image" : " images"
 // have.
 void write_numbers(const Options& o, const LoadedModel& m, const Generated& g) {
   const Tensor numbers = channels_first(g.latents.defined() ? g.latents : g.images);
-  if (output_of(o.out, "sample") == Output::npy) return io::write_npy(o.out, numbers);
+  const io::Existing existing = existing_at(o.out, o.overwrite);
+  if (output_of(o.out, "sample") == Output::npy) return io::write_npy(o.out, numbers, existing);
   const io::NamedTensor tensor{g.latents.defined() ? "latents" : "images", numbers};
-  io::write_safetensors(o.out, {&tensor, 1}, settings(o, m, g));
+  io::write_safetensors(o.out, {&tensor, 1}, settings(o, m, g), existing);
 }
 
 // A grid with one row per class when all are requested, or one file per image.
@@ -128,8 +129,9 @@ void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
     columns = n / classes;
     text["rows"] = strings_json(class_labels(m));
   }
-  write_pictures(o.out, images, [&](int64_t) { return text; },
-                 {.columns = columns, .first_image = first_number(o.out)});
+  write_pictures(
+      o.out, images, [&](int64_t) { return text; },
+      {.columns = columns, .first_image = first_number(o.out), .overwrite = o.overwrite});
 }
 
 void write_samples(const Options& o, const LoadedModel& m, const Generated& g) {

@@ -73,7 +73,9 @@ int run(const Options& o) {
     line.show(1);
     line.finish();
     const Tensor out = image_at(to_pixels(large), 0);
-    io::write_picture(o.out, out, {}, static_cast<int>(o.quality));
+    io::write_picture(
+        o.out, out, {},
+        {.quality = static_cast<int>(o.quality), .existing = existing_at(o.out, o.overwrite)});
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     const Shape& s = out.shape();
     if (o.common.json)
