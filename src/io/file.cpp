@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "base/temporary.h"
+#include "io/mapped_file.h"
 
 namespace ebb::io {
 namespace {
@@ -76,37 +78,18 @@ void ReadFile::read(int64_t offset, std::span<uint8_t> out) const {
     const ssize_t got = ::pread(fd_, out.data(), std::min(out.size(), transfer_limit), offset);
     if (got < 0 && errno == EINTR) continue;
     require(got >= 0, subject_, ": cannot read (", std::strerror(errno), ")  ", name_);
-    require(got > 0, subject_, ": file was cut short while it was read (", offset, " of ", size_,
-            " bytes left)  ", name_);
+    if (got == 0) {
+      const CutShort sentence = cut_short(subject_, size_, name_);
+      fail(sentence.before, offset, sentence.after);
+    }
     out = out.subspan(static_cast<size_t>(got));
     offset += got;
   }
 }
 
-namespace {
-
-class MappedFile final : public Buffer {
- public:
-  MappedFile(void* data, int64_t bytes) : data_(data), bytes_(bytes) {}
-  ~MappedFile() override { ::munmap(data_, static_cast<size_t>(bytes_)); }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  void* data() const override { return data_; }
-  int64_t bytes() const override { return bytes_; }
-  bool on_host() const override { return true; }
-
- private:
-  void* data_;
-  int64_t bytes_;
-};
-
-}  // namespace
-
 std::shared_ptr<Buffer> ReadFile::map() const {
   if (fd_ < 0 || size_ == 0) return nullptr;
-  void* data = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, fd_, 0);
-  if (data == MAP_FAILED) return nullptr;
-  return std::make_shared<MappedFile>(data, size_);
+  return MappedFile::map(fd_, size_, cut_short(subject_, size_, printable(name_)));
 }
 
 void ReadFile::forget(const void* data, int64_t bytes) {

@@ -31,7 +31,8 @@ class ReadFile {
   void read(int64_t offset, std::span<uint8_t> out) const;
   // The file's bytes as read-only memory that the system fills when it is touched and shares with
   // other processes; null where that cannot be had. A file that is cut short while it is mapped
-  // ends the process where what is gone is touched: what need not be in memory goes by read().
+  // is a SIGBUS where what is gone is touched (io/mapped_file.h): what need not be in memory goes
+  // by read().
   std::shared_ptr<Buffer> map() const;
   // A part of what map() gave leaves this process's memory until it is touched again.
   static void forget(const void* data, int64_t bytes);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "apps/cli/file_faults.h"
 #include "apps/cli/settings_file.h"
 #include "apps/cli/terminal.h"
 #include "base/utf8.h"
@@ -114,6 +115,7 @@ PictureFiles::PictureFiles(const GenerateFlags& o, const ResolvedTextToImage& r,
     io::check_picture_text(*format, settings(o, r, ran, Picture{}, some, {}));
   if (output_ == Output::folder) first_file_ = first_number(o.out);
   if (!o.made_with.empty()) say_warnings(other_files(o.made_with, hashes_.texts()));
+  tell_at_file_fault("generate: " + written_text());
 }
 
 void PictureFiles::add(const Picture& p) {
@@ -153,6 +155,15 @@ int64_t PictureFiles::written() const {
   return out;
 }
 
+std::string PictureFiles::written_text() const {
+  const int64_t count = written(), of = pictures_of(options_);
+  if (count == 0) return "nothing was written to " + options_.out;
+  const std::string& first = files_[0].file;  // the only one where it is no folder
+  const bool other = output_ != Output::folder && first != options_.out;
+  return str(count, " of ", of, of == 1 ? " image" : " images", " written to ",
+             other ? str(first, "; ", options_.out, " stays as it was") : options_.out);
+}
+
 void PictureFiles::write_one_file(const std::string& file, const std::vector<Tensor>& all) const {
   if (output_ == Output::grid) {
     write_pictures(
@@ -169,6 +180,7 @@ void PictureFiles::write_one_file(const std::string& file, const std::vector<Ten
 void PictureFiles::note(const std::string& file, std::vector<int64_t> images) {
   const std::lock_guard lock(files_mutex_);
   files_.push_back({file, std::move(images)});
+  tell_at_file_fault("generate: " + written_text());
 }
 
 Tensor PictureFiles::bytes_of(const Picture& p) const {

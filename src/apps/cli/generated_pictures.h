@@ -38,6 +38,8 @@ class PictureFiles {
   int64_t count() const { return count_; }
   // Of those that came, how many are in files by now.
   int64_t written() const;
+  // "3 of 6 images written to out/".
+  std::string written_text() const;
   // In the order of the pictures. Behind finish().
   std::vector<WrittenFile> files() const { return in_order(files_); }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/file_faults.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "ops/table.h"
@@ -55,6 +56,7 @@ Context open_device(CommonOptions o) {
   resolve(o);
   check_choices(o, [](std::string_view field) { return str(field, ": unknown value"); });
   Context c = open_context(o.device, {.threads = o.threads});
+  handle_file_faults();
   const char* over = isatty(STDERR_FILENO) != 0 && knows_sequences() ? "\r\033[K" : "";
   c.log = [over](std::string_view line) {  // over the line of progress
     std::fprintf(stderr, "%snote: %.*s\n", over, static_cast<int>(line.size()), line.data());

@@ -105,15 +105,6 @@ void report(const GenerateFlags& o, const ResolvedTextToImage& request, const Ru
                seconds, r.text_seconds, place_of(files, o.out).c_str());
 }
 
-// "3 of 6 images written to out/".
-std::string written_text(const GenerateFlags& o, const PictureFiles& files) {
-  if (files.written() == 0) return str("nothing was written to ", o.out);
-  const std::vector<WrittenFile> all = files.files();
-  const bool other = output_of(o.out, "generate") != Output::folder && all[0].file != o.out;
-  return str(files.written(), " of ", pictures(pictures_of(o)), " written to ",
-             other ? str(all[0].file, "; ", o.out, " stays as it was") : o.out);
-}
-
 // Runs it and tells of it. What is finished is in files in the end, also where an error ends it.
 int run_into(PictureFiles& files, const GenerateFlags& o, const ResolvedTextToImage& request,
              const std::function<RunReport()>& run, ProgressLine& line,
@@ -131,7 +122,7 @@ int run_into(PictureFiles& files, const GenerateFlags& o, const ResolvedTextToIm
       line.finish();
       files.finish();
       std::fprintf(stderr, "generate: interrupted by signal %d; %s\n", signals.requested(),
-                   written_text(o, files).c_str());
+                   files.written_text().c_str());
       return signal_exit + signals.requested();
     }
   } catch (...) {
@@ -140,7 +131,7 @@ int run_into(PictureFiles& files, const GenerateFlags& o, const ResolvedTextToIm
     } catch (const std::exception& e) {
       std::fprintf(stderr, "%s\n", e.what());  // beside what ended the run
     }
-    if (files.count() > 0) std::fprintf(stderr, "generate: %s\n", written_text(o, files).c_str());
+    if (files.count() > 0) std::fprintf(stderr, "generate: %s\n", files.written_text().c_str());
     throw;
   }
 }
