@@ -27,11 +27,49 @@ TEST_F(CliInfo, networks__name_the_flag_that_takes_them) {
   expect_in(whole(), {"use         ebb generate takes it as --model\n"});
   expect_in(checkpoint({alone(unet())}, "unet"),
             {"missing     a text encoder of 64 channels (--text-encoder FILE brings it), "
-             "autoencoder (--vae FILE brings it)\n"});
+             "autoencoder (--vae FILE brings it)\n",
+             "use         ebb generate takes it as --model with the flags that bring what is "
+             "missing\n"});
   expect_in(checkpoint({alone(autoencoder())}, "vae"),
             {"use         ebb generate takes it as --vae beside a checkpoint (--model)\n"});
   expect_in(checkpoint({{"tiny", "{}", ""}}, "tiny"),
             {"use         ebb sample and ebb eval take it\n"});
+}
+
+TEST_F(CliInfo, file_that_lacks_a_tensor__has_the_fault_that_generate_tells) {
+  const std::string file = folder_ / "lacks.safetensors";
+  const auto all = io::TensorFile::open(whole());
+  std::vector<io::NamedTensor> some;
+  for (const auto& e : all.entries())
+    if (e.name != "model.diffusion_model.time_embed.0.bias") some.push_back({e.name, all.load(e)});
+  io::write_safetensors(file, some, {});
+  const std::string lacks =
+      "weights: the file's tensors must be those of the network\n"
+      "  missing (1):\n    model.diffusion_model.time_embed.0.bias[256]";
+  const std::string error = run_program(generate(file, "--prompt x")).text, text = info(file);
+  EXPECT_NE(error.find("ebb: error: " + lacks), error.npos) << error;
+  EXPECT_NE(text.find("\nfault       " + lacks), text.npos) << text;
+  EXPECT_EQ(text.find("\nuse  "), text.npos) << text;
+}
+
+TEST_F(CliInfo, folders_of_diffusers__are_judged_as_generate_takes_them) {
+  namespace fs = std::filesystem;
+  const auto alone = [&](const Part& p, const std::string& as) {
+    fs::create_directories((folder_ / ("sd/" + as)));
+    fs::rename(checkpoint({{p.model, p.fields, ""}}, as),
+               folder_ / ("sd/" + as + "/model.safetensors"));
+  };
+  alone(unet(), "unet");
+  const std::string folder = folder_ / "sd", bare = folder + "/unet";
+  expect_in(bare, {"use         ebb generate takes its file as --model " + bare +
+                   "/model.safetensors with the flags that bring what is missing\n"});
+  alone(text(), "text_encoder");
+  alone(autoencoder(), "vae");
+  expect_in(folder, {"use         ebb generate takes it as --model\n"});
+  testing::put_file(bare + "/config.json", "{");
+  const std::string fault = error_line(generate(folder, "--prompt x"));
+  expect_in(folder, {"fault       " + fault});
+  EXPECT_EQ(info(folder).find("use  "), std::string::npos);
 }
 
 TEST_F(CliInfo, what_runs_write__is_called_so) {

@@ -9,6 +9,7 @@
 #include "models/config_fields.h"
 #include "pipeline/checkpoint_family.h"
 #include "pipeline/component.h"
+#include "pipeline/component_config.h"
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/file_purpose.h"
 #include "pipeline/load_model.h"
@@ -98,6 +99,21 @@ const Component* find_kind(const std::vector<Component>& components, ModelKind k
   return it == components.end() ? nullptr : &*it;
 }
 
+// Completes the config of a component in a folder as a run does; "": the run takes it, else why
+// not.
+std::string fault_of(Component& c, const io::TensorFile& file, const std::string& path) {
+  try {
+    examine(c, file);
+    if (c.model->kind != ModelKind::autoencoder) take_config(*c.model, c.config, path);
+    check_tensors(c, file);
+    return "";
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    const std::string folder = std::filesystem::path(path).parent_path().string();
+    return what + (what.find(folder) == what.npos ? "  " + path : "");
+  }
+}
+
 }  // namespace
 
 Summary summary_of(const io::TensorFile& file, const std::vector<Component>& components,
@@ -131,7 +147,8 @@ Summary summary_of_folder(const std::string& path, const std::string& variant) {
   for (const std::string& name : files) {
     open.push_back(io::TensorFile::open(name));
     for (Component& c : recognise_components(train::shapes_of(open.back()))) {
-      examine(c, open.back());
+      if (std::string wrong = fault_of(c, open.back(), name); !wrong.empty())
+        out.emplace_back("fault", std::move(wrong));
       out.emplace_back("component",
                        str(name_of(c.model->kind), ' ', c.model->name, ", ",
                            std::filesystem::path(name).lexically_relative(path).string()));
@@ -148,7 +165,20 @@ Summary summary_of_folder(const std::string& path, const std::string& variant) {
   std::vector<const io::TensorFile*> all;
   for (const io::TensorFile& f : open) all.push_back(&f);
   out.emplace_back("dtype", dtypes_of(all));
+  for (const std::string& name : folder.missing)
+    out.emplace_back("fault", str("the folder lacks the weights of ", name,
+                                  ", which its model_index.json names"));
+  const auto is_fault = [](const auto& line) { return line.first == "fault"; };
+  if (std::ranges::none_of(out, is_fault))
+    out.emplace_back("use", with_missing("ebb generate takes it as --model", out));
   return out;
+}
+
+std::string with_missing(const std::string& use, const Summary& summary) {
+  const bool lacks =
+      use.ends_with(" --model") &&
+      std::ranges::any_of(summary, [](const auto& line) { return line.first == "missing"; });
+  return use + (lacks ? " with the flags that bring what is missing" : "");
 }
 
 }  // namespace ebb

@@ -17,7 +17,9 @@ using Summary = std::vector<std::pair<std::string, std::string>>;
 // `components`: those of the file, examined.
 Summary summary_of(const io::TensorFile& file, const std::vector<Component>& components,
                    const std::string& path);
-// Of a folder as diffusers lays it out. Throws Error.
+// Of a folder as diffusers lays it out; "fault": why ebb generate does not take it. Throws Error.
 Summary summary_of_folder(const std::string& path, const std::string& variant = "");
+// The sentence on which flag takes a file, with what the summary says is missing beside it.
+std::string with_missing(const std::string& use, const Summary& summary);
 
 }  // namespace ebb

@@ -18,15 +18,31 @@ void examine(Component& c, const io::TensorFile& file) {
   c.model->examine(c.config, facts);
 }
 
+namespace {
+
+train::TensorNames names_of(const Component& c, const nn::FileShapes& shapes) {
+  return {.prefix = c.prefix,
+          .ignored = c.model->ignored,
+          .places = c.model->places(c.config, nn::without_prefix(shapes, c.prefix)),
+          .alone = wraps(c.prefix)};
+}
+
+}  // namespace
+
+void check_tensors(const Component& c, const io::TensorFile& file) {
+  const nn::FileShapes shapes = train::shapes_of(file);
+  const train::TensorNames names = names_of(c, shapes);
+  nn::match_weights(weights_of(*c.model, c.config), {.shapes = shapes,
+                                                     .prefix = names.prefix,
+                                                     .ignored = names.ignored,
+                                                     .places = names.places,
+                                                     .alone = names.alone});
+}
+
 std::shared_ptr<WeightStore> open_component(std::shared_ptr<const io::TensorFile> file,
                                             const std::string& path, const Component& c) {
-  const nn::FileShapes shapes = train::shapes_of(*file);
-  return train::open_model_weights(
-      std::move(file), path, weights_of(*c.model, c.config),
-      {.prefix = c.prefix,
-       .ignored = c.model->ignored,
-       .places = c.model->places(c.config, nn::without_prefix(shapes, c.prefix)),
-       .alone = wraps(c.prefix)});
+  const train::TensorNames names = names_of(c, train::shapes_of(*file));
+  return train::open_model_weights(std::move(file), path, weights_of(*c.model, c.config), names);
 }
 
 std::shared_ptr<WeightStore> open_component(const std::string& path, const Component& c) {

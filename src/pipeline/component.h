@@ -15,6 +15,8 @@ namespace ebb {
 // Completes the config of a component by what the file says beside shapes (Model::examine). Throws
 // Error.
 void examine(Component& component, const io::TensorFile& file);
+// Throws the Error of open_component() on names and shapes of tensors; reads none.
+void check_tensors(const Component& component, const io::TensorFile& file);
 // The weights of a component in an open file, checked as open_model_weights() does. Where its
 // prefix is that of a file of several, what else is there is not looked at. Throws Error.
 std::shared_ptr<WeightStore> open_component(std::shared_ptr<const io::TensorFile> file,

@@ -1,5 +1,6 @@
 // ebb info FILE: what is in a checkpoint, without loading it.
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -53,6 +54,7 @@ Part part_of(const Component& c) {
 struct Recognised {
   std::string model, config;  // of the denoiser; config: JSON
   std::string fault = {};     // why there is no model, or no network of this config
+  std::string refused = {};   // why no run takes a network of the file
   std::string guessed = {};   // what neither the file nor a preset says of the config
   std::vector<Part> parts = {};
   Summary summary = {};
@@ -96,6 +98,19 @@ std::string numbers_in(const io::TensorFile& file) {
              software->second, ", not a model");
 }
 
+// Why a run does not take the tensors of this part of a checkpoint; "": it does, or it is none.
+std::string refusal_of(const Component& c, const io::TensorFile& file) {
+  constexpr std::array parts = {ModelKind::denoiser, ModelKind::text_encoder,
+                                ModelKind::autoencoder};
+  if (std::ranges::find(parts, c.model->kind) == parts.end()) return "";
+  try {
+    check_tensors(c, file);
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
 // By what ebb's own files say, or else by the tensors' names and shapes.
 Recognised recognise(const io::TensorFile& file, const Options& o) {
   const auto known = [](const Model& m, ModelConfig config) {
@@ -131,6 +146,7 @@ Recognised recognise(const io::TensorFile& file, const Options& o) {
     } catch (const Error& e) {
       out.fault = e.what();
     }
+    if (out.fault.empty() && out.refused.empty()) out.refused = refusal_of(c, file);
     out.parts.push_back(part_of(c));
     if (!out.model.empty() || c.model->kind != ModelKind::denoiser) continue;
     out.model = c.model->name;
@@ -195,6 +211,7 @@ void print_json(const io::TensorFile& file, const Recognised& r) {
   for (const auto& [name, text] : r.adapter)
     j["adapter"][name == "adapter" ? "kinds" : name] = text;
   if (!r.fault.empty()) j["fault"] = r.fault;
+  if (!r.refused.empty()) j["fault"] = r.refused;
   if (!r.use.empty()) j["use"] = r.use;
   if (!r.guessed.empty()) j["guessed"] = r.guessed;
   j["metadata"] = file.metadata();
@@ -231,6 +248,7 @@ void print_text(const io::TensorFile& file, const Recognised& r, bool all) {
     print_line(name + std::string(12 - name.size(), ' ') + text);
   const bool empty = file.entries().empty();
   if (empty) print_line(r.fault);
+  if (!r.refused.empty()) print_line("fault       " + r.refused);
   if (!r.use.empty()) print_line("use         " + r.use);
   if (r.parts.empty() && r.adapter.empty() && r.model.empty() && !empty && !r.fault.empty())
     print_line("model       not recognised: " +
@@ -311,6 +329,15 @@ io::TensorFile open_file(Options& o) {
   }
 }
 
+// As ebb generate takes it, with an index or without.
+bool is_pipeline(const Options& o) {
+  const std::filesystem::path folder(o.file);
+  return std::filesystem::exists(folder / "model_index.json") ||
+         !component_weights((folder / "unet").string(), o.variant).empty();
+}
+
+constexpr std::string_view takes_model = "ebb generate takes it as --model";
+
 // Of diffusers' layout: its components lie in files of their own.
 void print_folder(const Options& o) {
   const Summary summary = summary_of_folder(o.file, o.variant);
@@ -331,14 +358,18 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   return [o, &app] {
     require(o->variant.empty() || std::filesystem::is_directory(o->file),
             "info: --variant is of folders of diffusers (", o->variant, ")  ", o->file);
-    if (std::filesystem::exists(std::filesystem::path(o->file) / "model_index.json")) {
+    if (is_pipeline(*o)) {
       print_folder(*o);
       return 0;
     }
     if (print_other(*o)) return 0;
+    const std::string given = o->file;
     const auto file = open_file(*o);
     Recognised r = recognise(file, *o);
-    if (r.fault.empty()) r.use = use_text(file, o->file);
+    if (r.fault.empty() && r.refused.empty())
+      r.use = with_missing(use_text(file, o->file), r.summary);
+    if (r.use.starts_with(takes_model) && given != o->file)  // the folder is no pipeline's
+      r.use.replace(0, takes_model.size(), str("ebb generate takes its file as --model ", o->file));
     o->json ? print_json(file, r) : print_text(file, r, o->all);
     return 0;
   };
