@@ -64,6 +64,21 @@ class TorchOperators : public ::testing::Test {
     }
     return "";
   }
+  // Operands of add_norm: x, a branch, no others, and attributes.
+  static std::vector<StackValue> add_norm() {
+    return {stack_value(tensor({2, 4}, 1)),
+            stack_value(tensor({2, 4}, 2)),
+            0,
+            0,
+            0,
+            0,
+            0,
+            text("rms"),
+            stack_value(1e-6),
+            stack_value(0.0),
+            text("once"),
+            text("")};
+  }
   static void drop(TensorHandle t) { shim().delete_tensor(t); }
 
  private:
@@ -160,18 +175,7 @@ TEST_F(TorchOperators, lists_of_tensors__are_operands) {
 }
 
 TEST_F(TorchOperators, several_results__are_put_in_order) {
-  std::vector<StackValue> stack = {stack_value(tensor({2, 4}, 1)),
-                                   stack_value(tensor({2, 4}, 2)),
-                                   0,
-                                   0,
-                                   0,
-                                   0,
-                                   0,
-                                   text("rms"),
-                                   stack_value(1e-6),
-                                   stack_value(0.0),
-                                   text("once"),
-                                   text("")};
+  std::vector<StackValue> stack = add_norm();
   run("add_norm", stack);
   EXPECT_EQ(data(as<TensorHandle>(stack[1]))[3], 4 + 5);
   EXPECT_NEAR(data(as<TensorHandle>(stack[0]))[3], norm_at({3, 5, 7, 9}, 3), 1e-5);
@@ -183,20 +187,6 @@ TEST_F(TorchOperators, results__are_freed_where_a_later_one_fails) {
   const auto failing = [](int64_t after, const char* name, std::vector<StackValue> stack) {
     of_stand_in<decltype(stand_in_fail_after)>("stand_in_fail_after")(after);
     return error_of(name, std::move(stack));
-  };
-  const auto add_norm = [] {
-    return std::vector<StackValue>{stack_value(tensor({2, 4}, 1)),
-                                   stack_value(tensor({2, 4}, 2)),
-                                   0,
-                                   0,
-                                   0,
-                                   0,
-                                   0,
-                                   text("rms"),
-                                   stack_value(1e-6),
-                                   stack_value(0.0),
-                                   text("once"),
-                                   text("")};
   };
   const auto gradients_of_no_elements = [] {
     return std::vector<StackValue>{optional(tensor({0, 4})),

@@ -28,7 +28,7 @@ std::map<std::string, std::string> settings(const GenerateFlags& o, const Resolv
                                             const HashTexts& hashes,
                                             const std::vector<std::string>& lora_hashes) {
   GenerateFlags again = o;
-  const int64_t index = picture.index;
+  const int64_t index = picture.index, image = index < 0 ? index : o.first_image + index;
   again.generate = ran;
   again.modes.forget_noise();
   again.generate.batch = picture.batch;
@@ -38,8 +38,8 @@ std::map<std::string, std::string> settings(const GenerateFlags& o, const Resolv
     again.n = picture.batch;
     again.first_image = o.first_image + picture.batch_first;
   }
-  const std::string json = settings_json(again.settings(has_quality(o)), o.diffusion,
-                                         index < 0 ? index : o.first_image + index, hashes);
+  const std::string json =
+      settings_json(again.settings(has_quality(o)), o.diffusion, image, hashes);
   const auto stem = [](const std::string& path) {
     return std::filesystem::path(path).stem().string();
   };
@@ -48,7 +48,6 @@ std::map<std::string, std::string> settings(const GenerateFlags& o, const Resolv
   for (const std::string& file : o.control.control_model.texts)
     files.control_models.push_back(stem(file));
   const auto model = hashes.find("model");
-  const int64_t image = index < 0 ? index : o.first_image + index;
   GenerateOptions shown = ran;
   shown.seed = seed_of_picture(r.first(), image);
   auto more = noise_parameters(r.first(), image);
