@@ -300,42 +300,33 @@ void AtomicFile::sync_folder() {
   if (cause) failed("write the folder", cause);
 }
 
-void AtomicFile::commit(Existing existing) {
-  if (existing == Existing::kept) return keep();
-  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
+bool AtomicFile::move_to_place(Existing existing) {
   close();
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int cause = errno;
-    ::unlink(temporary_.c_str());
-    failed("write", cause);
-  }
-  sync_folder();
-}
-
-bool AtomicFile::commit_new() {
-  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
-  close();
-  const int cause = take_new_name(temporary_, path_);
-  if (cause != 0) ::unlink(temporary_.c_str());
-  if (cause == EEXIST) return false;
-  if (cause != 0) failed("write", cause);
-  sync_folder();
-  return true;
-}
-
-void AtomicFile::keep() {
-  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
-  close();
-  const int cause = take_new_name(temporary_, path_);
-  if (cause == EEXIST)
-    fail(subject_,
-         ": a file has appeared meanwhile, which is not replaced; what was made is kept in ",
-         keep_beside(temporary_, path_), "  ", path_);
+  const bool keeps = existing == Existing::kept;
+  const bool renamed = !keeps && std::rename(temporary_.c_str(), path_.c_str()) == 0;
+  const int cause = keeps ? take_new_name(temporary_, path_) : renamed ? 0 : errno;
+  if (keeps && cause == EEXIST) return false;
   if (cause != 0) {
     ::unlink(temporary_.c_str());
     failed("write", cause);
   }
   sync_folder();
+  return true;
+}
+
+void AtomicFile::commit(Existing existing) {
+  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
+  if (!move_to_place(existing))
+    fail(subject_,
+         ": a file has appeared meanwhile, which is not replaced; what was made is kept in ",
+         keep_beside(temporary_, path_), "  ", path_);
+}
+
+bool AtomicFile::commit_new() {
+  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
+  const bool moved = move_to_place(Existing::kept);
+  if (!moved) ::unlink(temporary_.c_str());
+  return moved;
 }
 
 AppendFile::AppendFile(std::string path, std::string_view subject)

@@ -103,7 +103,8 @@ class AtomicFile {
  private:
   [[noreturn]] void failed(std::string_view step, int cause);
   void close();
-  void keep();
+  // False: what is at `path` is to be kept, and the new file has its temporary name still.
+  bool move_to_place(Existing existing);
   void sync_folder();
   std::string path_;
   std::string temporary_;
