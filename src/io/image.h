@@ -49,7 +49,8 @@ std::vector<uint8_t> encode_png(const Tensor& image,
 void write_png(const std::string& path, const Tensor& image,
                const std::map<std::string, std::string>& text = {});
 
-// The tEXt, zTXt and iTXt chunks, as UTF-8; a keyword met twice keeps its first text.
+// The tEXt, zTXt and iTXt chunks, as UTF-8; a keyword met twice keeps its first text. Throws Error
+// for broken files and sizes over ImageLimits.
 std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
                                             const std::string& name);
 std::map<std::string, std::string> read_png_text(const std::string& path);

@@ -289,6 +289,7 @@ TEST(decode_image, sizes_over_the_limits__are_refused_before_decoding) {
   const uLong crc = crc32(0, bomb.data() + 12, 17);
   for (int i = 0; i < 4; ++i) bomb[29 + i] = static_cast<uint8_t>(crc >> (24 - 8 * i));
   EXPECT_NE(error_of([&] { decode_image(bomb, "t"); }), "");
+  expect_error([&] { png_text(bomb, "t"); }, "at most 134217728 in all (2130706433x2130706433)");
 }
 
 // libpng takes the memory that some chunks claim before it reads them.

@@ -108,8 +108,8 @@ class Reader {
     return png_get_channels(png_, info_);
   }
   void read_rows(std::span<png_bytep> rows) { check(try_rows(rows.data())); }
-  // Reads all the chunks and drops the pixels.
-  void read_texts() { check(try_texts()); }
+  // Reads the chunks after the pixels and drops the pixels.
+  void skip_rows() { check(try_skip()); }
 
   int64_t height() const { return png_get_image_height(png_, info_); }
   int64_t width() const { return png_get_image_width(png_, info_); }
@@ -169,9 +169,8 @@ class Reader {
     png_read_end(png_, nullptr);
     return true;
   }
-  bool try_texts() {
+  bool try_skip() {
     if (setjmp(png_jmpbuf(png_))) return false;
-    png_read_info(png_, info_);
     const int passes = png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
     const png_uint_32 rows = png_get_image_height(png_, info_) * static_cast<png_uint_32>(passes);
@@ -273,7 +272,9 @@ DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
 std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
                                             const std::string& name) {
   Reader reader(bytes, name);
-  reader.read_texts();
+  reader.read_info();
+  check_image_size(reader.height(), reader.width(), name, ImageLimits{});
+  reader.skip_rows();
   std::map<std::string, std::string> out;
   for (const png_text_struct& t : reader.texts()) {
     const bool unicode = t.compression >= PNG_ITXT_COMPRESSION_NONE;
