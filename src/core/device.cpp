@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "base/error.h"
 #include "core/chunks.h"
 
 namespace ebb {
@@ -29,6 +30,10 @@ void Device::fill(const Tensor& to, const ReadBytes& read) {
   in_chunks(to.bytes(), chunk, [&](int64_t at, int64_t count) {
     read(at, {data + at, static_cast<size_t>(count)});
   });
+}
+
+void Device::join(RankGroup&) {
+  fail("device: a ", backend(), " device cannot compute together with others");
 }
 
 std::unique_ptr<Event> Device::record_event() { return std::make_unique<HostEvent>(); }

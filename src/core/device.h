@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/communicator.h"
 #include "core/tensor.h"
 
 namespace ebb {
@@ -25,6 +26,10 @@ class Event {
   // Seconds between an earlier event of the same device and this one; waits for this one.
   virtual double seconds_since(const Event& earlier) const = 0;
 };
+
+// Work beside the main stream's: each runs its own in order.
+enum class SideStream : uint8_t { compute, collectives };
+constexpr size_t side_streams = 2;
 
 // Puts bytes [at, at + out.size()) of something into host memory. Called from several threads.
 using ReadBytes = std::function<void(int64_t at, std::span<uint8_t> out)>;
@@ -72,15 +77,26 @@ class Device {
 
   // True: work can run concurrently, see on_side_stream().
   virtual bool has_side_stream() const { return false; }
-  // Enqueues `work` on the side stream. It starts after what was enqueued so far, in order with
-  // earlier work there, and runs concurrently with what is enqueued next on the main stream. The
-  // event is its end, for wait().
-  virtual std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) {
+  // Enqueues `work` on a side stream. It starts after what was enqueued on the main stream so far,
+  // in order with earlier work there, and runs concurrently with what is enqueued next elsewhere.
+  // The event is its end, for wait().
+  virtual std::unique_ptr<Event> on_side_stream(SideStream which,
+                                                const std::function<void()>& work) {
+    static_cast<void>(which);
     work();
     return record_event();
   }
-  // What is enqueued next starts after `event`.
+  // What is enqueued next, where this is called, starts after `event`.
   virtual void wait(const Event& event) { static_cast<void>(event); }
+
+  // Makes the device one of several that compute together: from then on there is a communicator().
+  // All ranks call it. Throws Error, saying what is missing.
+  virtual void join(RankGroup& group);
+  // Null: the device computes alone.
+  Communicator* communicator() const { return communicator_.get(); }
+
+ protected:
+  std::shared_ptr<Communicator> communicator_;
 };
 
 struct DeviceOptions {

@@ -1,0 +1,46 @@
+#include "ops/prim/all_gather/op.h"
+
+#include "ops/prim/reduce_scatter/op.h"
+
+namespace ebb::ops {
+namespace {
+
+std::vector<Type> infer(const Signature& s) {
+  return infer_collective(s, s.as<Collective>().ranks, 1);
+}
+
+std::vector<Value> vjp(const VjpCall& c) {
+  std::vector<Value> out;
+  for (const Value& d : c.dout)
+    out.push_back(d.graph ? reduce_scatter(d, c.sig.as<Collective>().ranks) : Value{});
+  return out;
+}
+
+// As if all ranks had these operands, on rank 0.
+void reference(const Signature&, std::span<const RefArray> in, std::span<RefArray> out) {
+  for (size_t i = 0; i < in.size(); ++i)
+    for (size_t k = 0; k < out[i].v.size(); ++k) out[i].v[k] = in[i].v[k % in[i].v.size()];
+}
+
+std::vector<Example> examples() {
+  return {{.label = "one_rank", .in = {{DType::f32, {6, 5}}}},
+          {.label = "two_operands", .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
+}
+
+}  // namespace
+
+const OpDef& def::all_gather() {
+  static const OpDef d{.name = "all_gather",
+                       .attrs = +[] { return Attrs(Collective{}); },
+                       .infer = infer,
+                       .vjp = vjp,
+                       .reference = reference,
+                       .examples = examples};
+  return d;
+}
+
+Value all_gather(Value x, int64_t ranks) {
+  return x.graph->add1(def::all_gather(), Collective{ranks}, {x});
+}
+
+}  // namespace ebb::ops

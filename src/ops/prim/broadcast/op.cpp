@@ -1,0 +1,42 @@
+#include "ops/prim/broadcast/op.h"
+
+#include "base/error.h"
+
+namespace ebb::ops {
+namespace {
+
+std::vector<Type> infer(const Signature& s) { return infer_collective(s, 1, 1); }
+
+// Only rank 0 has a gradient, and the graph is the same on all.
+std::vector<Value> vjp(const VjpCall& c) {
+  require(c.sig.as<Collective>().ranks == 1, "broadcast: has no gradient  at ", c.sig.at);
+  return {c.dout.begin(), c.dout.end()};
+}
+
+// As if all ranks had these operands, on rank 0.
+void reference(const Signature&, std::span<const RefArray> in, std::span<RefArray> out) {
+  for (size_t i = 0; i < in.size(); ++i) out[i].v = in[i].v;
+}
+
+std::vector<Example> examples() {
+  return {{.label = "one_rank", .in = {{DType::f32, {6, 5}}}},
+          {.label = "two_operands", .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
+}
+
+}  // namespace
+
+const OpDef& def::broadcast() {
+  static const OpDef d{.name = "broadcast",
+                       .attrs = +[] { return Attrs(Collective{}); },
+                       .infer = infer,
+                       .vjp = vjp,
+                       .reference = reference,
+                       .examples = examples};
+  return d;
+}
+
+Value broadcast(Value x, int64_t ranks) {
+  return x.graph->add1(def::broadcast(), Collective{ranks}, {x});
+}
+
+}  // namespace ebb::ops

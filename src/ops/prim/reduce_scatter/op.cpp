@@ -1,0 +1,47 @@
+#include "ops/prim/reduce_scatter/op.h"
+
+#include "ops/prim/all_gather/op.h"
+
+namespace ebb::ops {
+namespace {
+
+std::vector<Type> infer(const Signature& s) {
+  return infer_collective(s, 1, s.as<Collective>().ranks);
+}
+
+std::vector<Value> vjp(const VjpCall& c) {
+  std::vector<Value> out;
+  for (const Value& d : c.dout)
+    out.push_back(d.graph ? all_gather(d, c.sig.as<Collective>().ranks) : Value{});
+  return out;
+}
+
+// As if all ranks had these operands, on rank 0.
+void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
+  const auto ranks = static_cast<double>(s.as<Collective>().ranks);
+  for (size_t i = 0; i < in.size(); ++i)
+    for (size_t k = 0; k < out[i].v.size(); ++k) out[i].v[k] = ranks * in[i].v[k];
+}
+
+std::vector<Example> examples() {
+  return {{.label = "one_rank", .in = {{DType::f32, {6, 5}}}},
+          {.label = "two_operands", .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
+}
+
+}  // namespace
+
+const OpDef& def::reduce_scatter() {
+  static const OpDef d{.name = "reduce_scatter",
+                       .attrs = +[] { return Attrs(Collective{}); },
+                       .infer = infer,
+                       .vjp = vjp,
+                       .reference = reference,
+                       .examples = examples};
+  return d;
+}
+
+Value reduce_scatter(Value x, int64_t ranks) {
+  return x.graph->add1(def::reduce_scatter(), Collective{ranks}, {x});
+}
+
+}  // namespace ebb::ops
