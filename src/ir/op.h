@@ -96,6 +96,8 @@ struct OpDef {
   bool by_index = false;
   // The results are elements of the first operand, which the others choose.
   bool gathers = false;
+  // It waits for the same use of it on other ranks: plans have it begin early, beside other work.
+  bool collective = false;
   // Null: every input read and every output written once, expr's flops an element.
   Cost (*cost)(const Signature&) = nullptr;
   std::vector<Example> (*examples)() = nullptr;

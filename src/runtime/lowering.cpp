@@ -17,6 +17,7 @@
 #include "passes/merge_matmuls.h"
 #include "passes/narrow_results.h"
 #include "passes/narrow_weights.h"
+#include "passes/place_collectives.h"
 #include "passes/rematerialise.h"
 #include "passes/simplify.h"
 #include "passes/views.h"
@@ -89,6 +90,13 @@ bool merges_weights(const Lowering& l) {
 }
 bool reads_files(const Lowering& l) { return stores_weights(l) && l.device.on_host(); }
 bool fuses(const Lowering& l) { return l.options.fuse; }
+bool has_ranks(const Lowering& l) { return l.device.communicator() != nullptr; }
+
+Graph with_placed_collectives(const Graph& g, Lowering& l) {
+  PlaceCollectives how;
+  if (l.options.gather_again) how.again_after = l.options.recompute.loss;
+  return place_collectives(g, how);
+}
 
 FuseCosts fuse_costs(const Lowering& l) {
   return {l.device.flops_per_pass(), l.device.hoists_row_scalars(), l.has_kernels_of("loop")};
@@ -176,6 +184,10 @@ constexpr Pass passes[] = {
      .run = [](const Graph& g, Lowering& l) { return lower(fuse_horizontally(g), l.supported()); },
      .needs = "multi_tensor_pointwise",
      .when = fuses},
+    {.name = "place_collectives",
+     .what = "collectives begin early, many tensors at once",
+     .run = with_placed_collectives,
+     .when = has_ranks},
 };
 
 }  // namespace

@@ -19,6 +19,9 @@ namespace ebb {
 struct CompileOptions {
   bool fuse = true;
   Recompute recompute = {};  // of a training step
+  // Of a training step: weights that are gathered from other ranks are not kept for the backward
+  // pass, but gathered again.
+  bool gather_again = false;
   // Whose names the graph's params and states have (all but those that it updates): they need not
   // be bound, what depends on them alone is no part of a run, and plans share them.
   std::shared_ptr<WeightStore> weights = nullptr;

@@ -1,5 +1,7 @@
 #include "runtime/plan.h"
 
+#include <array>
+
 #include "base/error.h"
 #include "base/names.h"
 #include "core/out_of_memory.h"
@@ -38,17 +40,18 @@ std::vector<NodeMemory> memory_of(const std::vector<ChosenKernel>& nodes) {
 
 }  // namespace
 
-// Work on the side stream extends lifetimes; a plan that recomputes blocks to save memory has none
-// of it.
+// Work on a side stream extends lifetimes; a plan that recomputes blocks to save memory has no more
+// of it than collectives.
 std::optional<Fitted> Plan::fitted(const std::vector<ChosenKernel>& nodes, const Recompute& r,
                                    LoweringMode mode) {
   constexpr int32_t reach = 16;  // of 4 to 64 as fast as any for U-Nets; costs 2 % of memory
   std::vector<NodeMemory> facts = memory_of(nodes);
-  std::vector<bool> side_stream(nodes.size());
-  if (mode != LoweringMode::blocks && context_.device->has_side_stream())
-    side_stream = side_stream_nodes(graph_, facts, reach);
-  for (size_t i = 0; i < facts.size(); ++i)
+  std::vector<std::optional<SideStream>> side_stream(nodes.size());
+  if (context_.device->has_side_stream()) side_stream = side_stream_nodes(graph_, facts, reach);
+  for (size_t i = 0; i < facts.size(); ++i) {
+    if (mode == LoweringMode::blocks && side_stream[i] == SideStream::compute) side_stream[i] = {};
     if (side_stream[i]) facts[i].extended_lifetime = reach;
+  }
   std::optional<Fitted> out = fit(graph_, facts, r, mode, context_.free_memory());
   if (!out) return out;
   for (const size_t i : out->nodes.origin) side_stream_.push_back(side_stream[i]);
@@ -161,7 +164,7 @@ void Plan::keep(std::string_view input, const Tensor& value) {
 void Plan::resolve() {
   make_inputs();
   bind_weights();  // before the arena: preparing them takes memory that is free again then
-  if (!arena_) arena_ = take(memory_.arena_bytes);
+  if (!arena_) arena_ = take_arena();
   for (size_t i = 0; i < sources_.size(); ++i) {
     const std::string& name = graph_.sources()[i].name;
     require(sources_[i].defined(), "plan: '", name, "' is not bound");
@@ -199,6 +202,7 @@ std::vector<Touched> Plan::touched() const {
       all[i].writes.push_back(range(s.call.out[k], graph_.type(n.out[k]).bytes()));
     all[i].writes.push_back(range(s.call.workspace, s.program.workspace));
     all[i].side_stream = s.side_stream;
+    all[i].cooperative = s.kernel->cooperative;
   }
   return all;
 }
@@ -206,19 +210,23 @@ std::vector<Touched> Plan::touched() const {
 void Plan::run_steps() {
   Device& device = *context_.device;
   std::vector<std::unique_ptr<Event>> ends(steps_.size());
-  const Event* last = nullptr;
+  std::array<const Event*, side_streams> last = {};
+  const auto run = [&](size_t i) {
+    for (const int32_t w : waits_[i]) device.wait(*ends[static_cast<size_t>(w)]);
+    run_step(steps_[i]);
+  };
   for (size_t i = 0; i < steps_.size(); ++i) {
-    if (waits_[i] >= 0) device.wait(*ends[static_cast<size_t>(waits_[i])]);
-    if (steps_[i].side_stream) {
-      ends[i] = device.on_side_stream([this, i] { run_step(steps_[i]); });
-      last = ends[i].get();
+    if (const auto side = steps_[i].side_stream) {
+      ends[i] = device.on_side_stream(*side, [&run, i] { run(i); });
+      last[static_cast<size_t>(*side)] = ends[i].get();
     } else {
-      run_step(steps_[i]);
+      run(i);
     }
     if (watch_ && device.on_host())
       watch_(static_cast<double>(i + 1) / static_cast<double>(steps_.size()));
   }
-  if (last) device.wait(*last);
+  for (const Event* e : last)
+    if (e) device.wait(*e);
 }
 
 void Plan::run_observed() {

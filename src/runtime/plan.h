@@ -34,7 +34,7 @@ struct Step {
   Signature sig;
   Program program;
   Call call;
-  bool side_stream = false;  // runs concurrently with later steps, see runtime/side_stream.h
+  std::optional<SideStream> side_stream = {};  // where it runs beside others, see side_stream.h
 };
 
 class Plan {
@@ -55,6 +55,9 @@ class Plan {
   // Throws OutOfMemory unless they are free, and `others` that are taken at the same time: to be
   // asked before weights are made or copied, which may take long.
   void check_memory(int64_t others = 0) const;
+  // Both run in one arena from now on, before either has run: for plans that never do at the same
+  // time.
+  void share_arena(Plan& other);
   // Makes it again where weights that it reads in 16 bits have gained changes since, or lost them
   // (WeightStore::change): their sums are f32. What was bound, kept and set stays. Runs do so by
   // themselves; before needs() and release() it is asked for.
@@ -102,6 +105,8 @@ class Plan {
   void make_steps(std::vector<ChosenKernel> nodes);
   void log_notes() const;
   std::shared_ptr<Buffer> take(int64_t bytes) const;
+  std::shared_ptr<Buffer> take_arena() const;
+  int64_t arena_to_take() const;
   [[noreturn]] void fail_memory(int64_t bytes, int64_t free) const;
   size_t index_of(std::string_view source) const;
   void make_inputs();
@@ -132,11 +137,17 @@ class Plan {
   MemoryPlan memory_;
   RecomputeCount recomputed_;
   std::vector<Step> steps_;
-  std::vector<bool> side_stream_;  // by step
-  std::vector<int32_t> waits_;     // by step: for which step on the side stream, or -1
+  std::vector<std::optional<SideStream>> side_stream_;  // by step
+  std::vector<std::vector<int32_t>> waits_;             // by step: for which on side streams
   PlanInputs inputs_;
   bool inputs_made_ = false;
   std::vector<Tensor> sources_;  // by index into graph_.sources()
+  // The arena of several plans, as large as the largest needs it; taken by the first that runs.
+  struct SharedArena {
+    int64_t bytes = 0;
+    std::weak_ptr<Buffer> memory;
+  };
+  std::shared_ptr<SharedArena> shared_arena_;  // null: its own
   std::shared_ptr<Buffer> arena_;
   bool resolved_ = false;
   std::unique_ptr<CapturedGraph> captured_;  // of the steps, where the device has such

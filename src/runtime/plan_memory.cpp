@@ -11,9 +11,28 @@ int64_t PlanNeeds::bytes() const {
   return own + weights.bytes() + std::max(arena, weights.working);
 }
 
+void Plan::share_arena(Plan& other) {
+  if (!other.shared_arena_)
+    other.shared_arena_ = std::make_shared<SharedArena>(SharedArena{other.memory_.arena_bytes, {}});
+  shared_arena_ = other.shared_arena_;
+  shared_arena_->bytes = std::max(shared_arena_->bytes, memory_.arena_bytes);
+}
+
+int64_t Plan::arena_to_take() const {
+  if (arena_ || (shared_arena_ && shared_arena_->memory.lock())) return 0;
+  return shared_arena_ ? shared_arena_->bytes : memory_.arena_bytes;
+}
+
+std::shared_ptr<Buffer> Plan::take_arena() const {
+  if (!shared_arena_) return take(memory_.arena_bytes);
+  std::shared_ptr<Buffer> memory = shared_arena_->memory.lock();
+  if (!memory) shared_arena_->memory = memory = take(shared_arena_->bytes);
+  return memory;
+}
+
 PlanNeeds Plan::needs() const {
   constexpr int64_t alignment = 64;
-  PlanNeeds out{.arena = arena_ ? 0 : memory_.arena_bytes};
+  PlanNeeds out{.arena = arena_to_take()};
   for (size_t i = 0; i < sources_.size(); ++i) {
     const Source& s = graph_.sources()[i];
     const auto prepared = std::ranges::find(prepared_.values, s.name, &PreparedValue::source);

@@ -1,6 +1,7 @@
 #include "runtime/side_stream.h"
 
 #include <algorithm>
+#include <array>
 
 #include "ir/op.h"
 
@@ -15,22 +16,27 @@ bool meet(const std::vector<Touched::Range>& a, const std::vector<Touched::Range
 }
 
 bool conflict(const Touched& a, const Touched& b) {
-  return meet(a.writes, b.reads) || meet(a.reads, b.writes) || meet(a.writes, b.writes);
+  return meet(a.writes, b.reads) || meet(a.reads, b.writes) || meet(a.writes, b.writes) ||
+         (a.side_stream == SideStream::collectives && b.cooperative);
 }
 
 }  // namespace
 
-std::vector<bool> side_stream_nodes(const Graph& g, const std::vector<NodeMemory>& facts,
-                                    int32_t reach) {
+std::vector<std::optional<SideStream>> side_stream_nodes(const Graph& g,
+                                                         const std::vector<NodeMemory>& facts,
+                                                         int32_t reach) {
   std::vector<size_t> needed(static_cast<size_t>(g.values()), SIZE_MAX);  // by value: first reader
   for (const NamedValue& o : g.outputs()) needed[static_cast<size_t>(o.value)] = 0;
-  std::vector<bool> side_stream(g.nodes().size());
+  std::vector<std::optional<SideStream>> side_stream(g.nodes().size());
   for (size_t i = side_stream.size(); i-- > 0;) {
     const Node& n = g.nodes()[i];
     size_t first = SIZE_MAX;
     for (const int32_t v : n.out) first = std::min(first, needed[static_cast<size_t>(v)]);
-    side_stream[i] = n.op->precision == OpDef::Precision::low && !facts[i].cooperative &&
-                     first > i + static_cast<size_t>(reach);
+    if (n.op->collective)
+      side_stream[i] = SideStream::collectives;
+    else if (n.op->precision == OpDef::Precision::low && !facts[i].cooperative &&
+             first > i + static_cast<size_t>(reach))
+      side_stream[i] = SideStream::compute;
     for (const int32_t v : n.in) {
       size_t& need = needed[static_cast<size_t>(v)];
       need = std::min(need, facts[i].alias ? first : i);
@@ -39,19 +45,21 @@ std::vector<bool> side_stream_nodes(const Graph& g, const std::vector<NodeMemory
   return side_stream;
 }
 
-std::vector<int32_t> side_stream_waits(const std::vector<Touched>& steps) {
-  std::vector<int32_t> waits(steps.size(), -1), running;
+std::vector<std::vector<int32_t>> side_stream_waits(const std::vector<Touched>& steps) {
+  std::vector<std::vector<int32_t>> waits(steps.size());
+  std::array<std::vector<int32_t>, side_streams> running;  // what the main stream did not wait for
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].side_stream) {
-      running.push_back(static_cast<int32_t>(i));
-      continue;
+    const std::optional<SideStream> own = steps[i].side_stream;
+    for (size_t s = 0; s < side_streams; ++s) {
+      if (own == static_cast<SideStream>(s)) continue;
+      const auto last = std::find_if(running[s].rbegin(), running[s].rend(), [&](int32_t r) {
+        return conflict(steps[static_cast<size_t>(r)], steps[i]);
+      });
+      if (last == running[s].rend()) continue;
+      waits[i].push_back(*last);
+      if (!own) running[s].erase(running[s].begin(), last.base());
     }
-    const auto last = std::find_if(running.rbegin(), running.rend(), [&](int32_t r) {
-      return conflict(steps[i], steps[static_cast<size_t>(r)]);
-    });
-    if (last == running.rend()) continue;
-    waits[i] = *last;
-    running.erase(running.begin(), last.base());
+    if (own) running[static_cast<size_t>(*own)].push_back(static_cast<int32_t>(i));
   }
   return waits;
 }

@@ -23,7 +23,7 @@ void at_least(std::string_view field, int64_t v, int64_t low) {
 
 }  // namespace
 
-void check(const TrainConfig& c) {
+void check(const TrainConfig& c, int64_t ranks) {
   at_least("steps", c.steps, 0);
   require(c.minutes >= 0 && std::isfinite(c.minutes), "minutes: must be finite and not negative (",
           c.minutes, ")");
@@ -33,6 +33,9 @@ void check(const TrainConfig& c) {
   at_least("accumulation", c.accumulation, 1);
   require(c.batch % c.accumulation == 0, "accumulation: must divide batch (", c.batch, " / ",
           c.accumulation, ")");
+  require(c.batch / c.accumulation % ranks == 0,
+          "batch: every GPU must get as many images of a micro-batch (", c.batch, " / ",
+          c.accumulation, " on ", ranks, ")");
   for (const auto& [name, v] : {std::pair{"threads", c.threads},
                                 {"size", c.size},
                                 {"limit", c.limit},

@@ -25,6 +25,7 @@ struct TrainConfig {
   double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
   std::string dtype = "auto", device = "auto", tune = "off", recompute = "off";
   int64_t threads = 0;
+  std::string gpus, shard = "none";
   int64_t size = 0, channels = 0;
   std::string classes = "auto";
   int64_t limit = 0, cache = 8192;
@@ -72,6 +73,11 @@ struct TrainConfig {
       "size to fit into, like 8GB");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
+    f("gpus", gpus,
+      "train on so many GPUs of this machine, or on all; several machines: docs/many-gpus.md");
+    f("shard", shard,
+      "what each of several GPUs keeps a part of, to save memory: none, optimizer (weights, their "
+      "averages and moments) or weights (gathered for the backward pass again)");
     f("tune", tune, "fast or full: measure kernel candidates once per shape; off: presets");
     // ---- data
     f("size", size, "side of the square images in pixels; 0: as in the files");
@@ -100,12 +106,13 @@ struct TrainConfig {
     f("schedule", schedule, rate_schedules());
     f("dtype", dtype, {"auto", "f32", "bf16"});
     f("tune", tune, {"off", "fast", "full"});
+    f("shard", shard, shard_names());
     f("classes", classes, {"auto", "none"});
   }
 };
 
 // Throws Error, naming the field and the numbers, for invalid values.
-void check(const TrainConfig& c);
+void check(const TrainConfig& c, int64_t ranks = 1);
 
 RateSchedule rate_schedule(const TrainConfig& c);
 EmaSchedule ema_schedule(const TrainConfig& c);

@@ -4,7 +4,15 @@
 
 #include "base/error.h"
 #include "ops/clip_scale/op.h"
+#include "ops/prim/all_gather/op.h"
+#include "ops/prim/all_reduce/op.h"
+#include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce/op.h"
+#include "ops/prim/reshape/op.h"
+#include "ops/prim/slice/op.h"
+#include "ops/sqrt/op.h"
+#include "ops/square/op.h"
 #include "passes/gradients.h"
 #include "passes/mixed_precision.h"
 
@@ -20,16 +28,82 @@ struct Shared {
   Value lr, c1, c2, clip, ema_decay;
 };
 
-// Adds each gradient to the sum of its step.
-void accumulate(Graph& g, const std::vector<std::string>& params, std::vector<Value>& grads) {
-  const Value first = scalar(g, "step.first"), share = scalar(g, "step.share");
-  for (size_t i = 0; i < params.size(); ++i) {
-    const std::string name = "acc." + params[i];
-    const Value acc = g.source(Source::Kind::state, name, grads[i].type());
-    grads[i] = ops::map({acc, grads[i], first, share},
-                        [](auto x) { return select(x[2], 0.0, x[0]) + x[1] * x[3]; });
-    g.update(name, grads[i]);
+// The loss and its gradients, f32, by trained weight. Those of weights that are split are of this
+// rank's part and summed over all ranks.
+struct Gradients {
+  Graph graph;
+  std::vector<std::string> params;
+  std::vector<Value> grads;
+  Value loss;
+  // By param: whether it is split.
+  std::vector<bool> split;
+};
+
+void add_gradients(Gradients& to, const Graph& loss, const StepOptions& o) {
+  to.params = trained_params(loss);
+  require(!to.params.empty(), "train: the loss has no parameters");
+  for (const std::string& name : to.params) {
+    const Type& type = loss.type(loss.find_source(name)->value);
+    require(type.dtype == DType::f32, "train: parameters must be f32  ", name);
+    to.split.push_back(is_split(type, o.split));
   }
+  to.graph = gradients(gather_parts(mixed_precision(loss, o.dtype), o.split), "loss", to.params);
+  for (const std::string& name : to.params)
+    to.grads.push_back(to.graph.take_output("grad." + name));
+  to.loss = to.graph.take_output("loss");
+}
+
+// Adds each gradient to the sum of its step, which the state keeps for the next micro-batch where
+// `kept`.
+void accumulate(Gradients& to, bool kept) {
+  Graph& g = to.graph;
+  const Value first = scalar(g, "step.first"), share = scalar(g, "step.share");
+  for (size_t i = 0; i < to.params.size(); ++i) {
+    const std::string name = "acc." + to.params[i];
+    const Value acc = g.source(Source::Kind::state, name, to.grads[i].type());
+    to.grads[i] = ops::map({acc, to.grads[i], first, share},
+                           [](auto x) { return select(x[2], 0.0, x[0]) + x[1] * x[3]; });
+    if (kept) g.update(name, to.grads[i]);
+  }
+}
+
+// All ranks' sums of the gradients that are not split.
+void sum_over_ranks(Gradients& to, int64_t ranks) {
+  for (size_t i = 0; i < to.grads.size(); ++i)
+    if (!to.split[i]) to.grads[i] = ops::all_reduce(to.grads[i], ranks);
+}
+
+// The norm of all gradients, and what brings it down to max_norm. A part of a vector counts as much
+// as a vector of its norm alone does.
+ops::ClipScaleResults clip(const Gradients& of, const StepOptions& o) {
+  if (o.split.ranks == 1) return ops::clip_scale(of.grads, {o.max_norm});
+  const auto ranks = static_cast<double>(o.split.ranks);
+  std::vector<Value> whole, parts;
+  for (size_t i = 0; i < of.grads.size(); ++i) (of.split[i] ? parts : whole).push_back(of.grads[i]);
+  if (!parts.empty()) {
+    const Value norm = ops::clip_scale(parts, {}).norm;
+    whole.push_back(ops::sqrt(ops::all_reduce(ops::square(norm), o.split.ranks)));
+  }
+  // gradients are sums over the ranks so far, and the loss is their mean
+  const auto clip = ops::clip_scale(whole, {o.max_norm * ranks});
+  const auto mean = [&](Value v) { return ops::map({v}, [&](auto x) { return x[0] / ranks; }); };
+  return {mean(clip.scale), mean(clip.norm)};
+}
+
+// What all ranks tell: [ranks, RankReport::numbers].
+Value reports(Graph& g, Value loss, int64_t ranks) {
+  const Value told = g.input("step.report", {DType::f32, {1, RankReport::numbers - 1}});
+  return ops::all_gather(ops::concat({ops::reshape(loss, {1, 1}), told}, 1), ranks);
+}
+
+// 1 if all of it is finite, else 0: a loss that is not counts like a gradient that is not.
+Value checked(Value scale, Value loss) {
+  return ops::map({scale, loss},
+                  [](auto x) { return select(less(abs(x[1]), largest), x[0], 0.0); });
+}
+
+Value is_positive(Value v) {
+  return ops::map({v}, [](auto x) { return less(0.0, x[0]); });
 }
 
 void update_param(Graph& g, const std::string& name, Value grad, const Shared& s,
@@ -62,32 +136,40 @@ std::vector<std::string> trained_params(const Graph& g) {
 }
 
 Graph train_step(const Graph& loss, const StepOptions& o) {
-  const std::vector<std::string> params = trained_params(loss);
-  require(!params.empty(), "train: the loss has no parameters");
-  Graph g = gradients(mixed_precision(loss, o.dtype), "loss", params);
+  Gradients all;
+  add_gradients(all, loss, o);
+  Graph& g = all.graph;
   const AtScope at(g, "optimiser");
-  std::vector<Value> grads;
-  for (const std::string& name : params) {
-    require(g.find(name).dtype() == DType::f32, "train: parameters must be f32  ", name);
-    grads.push_back(g.take_output("grad." + name));
+  if (o.accumulate) accumulate(all, false);
+  Value total = all.loss;  // finite if every rank's is
+  if (o.split.ranks > 1) {
+    sum_over_ranks(all, o.split.ranks);
+    const Value told = reports(g, all.loss, o.split.ranks);
+    total = ops::reshape(ops::sum(ops::slice(told, 1, 0, 1), {0, 1}), {});
+    g.output("ranks", told);
   }
-  const Value l = g.take_output("loss");
-  if (o.accumulate) accumulate(g, params, grads);
-  const auto clip = ops::clip_scale(grads, {o.max_norm});
-  // A loss that is not finite counts like a gradient that is not.
-  const Value go =
-      ops::map({clip.scale, l}, [](auto x) { return select(less(abs(x[1]), largest), x[0], 0.0); });
+  const auto clipped = clip(all, o);
   Shared s{.lr = scalar(g, "step.lr"), .c1 = scalar(g, "step.c1"), .c2 = scalar(g, "step.c2")};
-  s.clip = o.accumulate
-               ? ops::map({go, scalar(g, "step.apply")}, [](auto x) { return x[0] * x[1]; })
-               : go;
+  s.clip = checked(clipped.scale, total);
   if (o.ema) s.ema_decay = scalar(g, "step.ema_decay");
-  for (size_t i = 0; i < params.size(); ++i) update_param(g, params[i], grads[i], s, o);
-  g.output("loss", l);
-  g.output("grad_norm", clip.norm);
-  g.output("finite", ops::map({go}, [](auto x) { return less(0.0, x[0]); }));
+  for (size_t i = 0; i < all.params.size(); ++i) update_param(g, all.params[i], all.grads[i], s, o);
+  g.output("loss", all.loss);
+  g.output("grad_norm", clipped.norm);
+  g.output("finite", is_positive(s.clip));
   verify(g, "train_step");
-  return g;
+  return std::move(g);
+}
+
+Graph accumulation_step(const Graph& loss, const StepOptions& o) {
+  Gradients all;
+  add_gradients(all, loss, o);
+  const AtScope at(all.graph, "optimiser");
+  accumulate(all, true);
+  const Value scale = checked(ops::clip_scale(all.grads, {}).scale, all.loss);
+  all.graph.output("loss", all.loss);
+  all.graph.output("finite", is_positive(scale));
+  verify(all.graph, "accumulation_step");
+  return std::move(all.graph);
 }
 
 NamedTensors step_inputs(const StepInputs& in, const StepOptions& o) {
@@ -100,10 +182,13 @@ NamedTensors step_inputs(const StepInputs& in, const StepOptions& o) {
   set("step.c1", -std::expm1(t * std::log(o.adamw.beta1)));
   set("step.c2", -std::expm1(t * std::log(o.adamw.beta2)));
   if (o.ema) set("step.ema_decay", in.ema_decay);
+  if (o.split.ranks > 1)
+    out["step.report"] = tensor_of(
+        std::vector{static_cast<float>(in.report.wish), static_cast<float>(in.report.preparing)},
+        {1, RankReport::numbers - 1});
   if (!o.accumulate) return out;
   set("step.first", in.micro_batch == 0);
   set("step.share", 1.0 / static_cast<double>(in.micro_batches));
-  set("step.apply", in.micro_batch + 1 == in.micro_batches);
   return out;
 }
 

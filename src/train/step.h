@@ -3,7 +3,8 @@
 //
 // The step's state: each param p, its moments m.<p> and v.<p>, its EMA ema.<p> and, with
 // accumulation, the accumulated gradient acc.<p>. A non-finite loss or gradient changes none of p,
-// m, v and ema.
+// m, v and ema. Of several ranks each runs the same graph on its share of the batch; what is split
+// (train/split.h) has the sources of its part under the names of the whole.
 #pragma once
 
 #include <set>
@@ -14,6 +15,7 @@
 #include "ops/adamw/op.h"
 #include "runtime/plan.h"
 #include "train/schedule.h"
+#include "train/split.h"
 
 namespace ebb::train {
 
@@ -22,14 +24,29 @@ struct StepOptions {
   ops::AdamW adamw = {};     // weight_decay applies to all params but `undecayed`
   double max_norm = 0;       // of all gradients together; 0: no clipping
   bool ema = true;
-  bool accumulate = false;               // several runs per step; see StepInputs
+  bool accumulate = false;               // several micro-batches per step; see StepInputs
   std::set<std::string> undecayed = {};  // names, see nn::without_decay()
+  Split split = {};
 };
 
 // `loss` has the f32[] output "loss". The result has the outputs "loss", "grad_norm" (before
 // clipping), "finite" (f32[], 1 or 0), the other outputs of `loss`, and the inputs of
-// step_inputs().
+// step_inputs(). "loss" is of this rank's share; with several ranks there is also the output
+// "ranks" f32[ranks, RankReport::numbers], and what the step does and tells else is of all ranks.
 Graph train_step(const Graph& loss, const StepOptions& options);
+
+// With accumulation: of all micro-batches of a step but the last, which train_step() takes. Adds
+// the gradients to those of the step. Outputs "loss" and "finite", of this rank. Ranks exchange
+// nothing, unless gradients are split.
+Graph accumulation_step(const Graph& loss, const StepOptions& options);
+
+// What each rank tells the others with a step.
+struct RankReport {
+  static constexpr int64_t numbers = 3;
+  double loss = 0;       // given by the step
+  double wish = 0;       // why the rank wants to end behind this step; 0: it does not
+  double preparing = 0;  // seconds that it needed for the inputs
+};
 
 // Numbers that change from step to step.
 struct StepInputs {
@@ -38,8 +55,9 @@ struct StepInputs {
   double ema_decay = 0;
   // Gradient accumulation; the last micro-batch updates the weights.
   int64_t micro_batches = 1, micro_batch = 0;
+  RankReport report = {};
 };
-// The inputs that train_step added.
+// The inputs that train_step() added, or accumulation_step(), which has fewer of them.
 NamedTensors step_inputs(const StepInputs& in, const StepOptions& options);
 
 // The names of the sources that a step trains.

@@ -35,7 +35,8 @@ const OpDef& def::all_gather() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
-                       .examples = examples};
+                       .examples = examples,
+                       .collective = true};
   return d;
 }
 

@@ -32,7 +32,8 @@ const OpDef& def::all_reduce() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
-                       .examples = examples};
+                       .examples = examples,
+                       .collective = true};
   return d;
 }
 

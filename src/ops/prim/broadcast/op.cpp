@@ -31,7 +31,8 @@ const OpDef& def::broadcast() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
-                       .examples = examples};
+                       .examples = examples,
+                       .collective = true};
   return d;
 }
 

@@ -36,7 +36,8 @@ const OpDef& def::reduce_scatter() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
-                       .examples = examples};
+                       .examples = examples,
+                       .collective = true};
   return d;
 }
 

@@ -1,0 +1,28 @@
+// place_collectives: when collectives begin, and which are one.
+//
+// - What depends on inputs, as sums of gradients do, begins as soon as its operands are there.
+// - What depends on parameters and states alone, as weights that the ranks hold in parts do, begins
+//   ahead of its first reader by about one bucket.
+//
+// Collectives of one op that would begin at about the same place become one node of many operands,
+// a bucket: one latency for many bytes. Buckets are in the order in which their operands are there
+// (Li et al. 2020, arXiv:2006.15704), or are needed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ir/graph.h"
+
+namespace ebb {
+
+struct PlaceCollectives {
+  int64_t bucket = int64_t{32} << 20;  // bytes; a larger operand is one of its own
+  // What depends on parameters alone is not kept from the forward to the backward pass, which
+  // begins behind the output of this name, but gathered again. Empty: it is kept.
+  std::string again_after = {};
+};
+
+Graph place_collectives(const Graph& g, const PlaceCollectives& how);
+
+}  // namespace ebb

@@ -1,0 +1,39 @@
+// How training is split over ranks: each rank computes on its share of every batch, and what all
+// of them would keep alike may be kept in parts (Rajbhandari et al. 2020, arXiv:1910.02054).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "ir/graph.h"
+
+namespace ebb::train {
+
+// What each rank keeps a part of, besides the batch.
+enum class Shard : uint8_t {
+  none,       // nothing; gradients are summed over all ranks
+  optimizer,  // weights, averages and moments; the weights that a step reads are gathered for it
+  weights,    // the same, and they are gathered again for the backward pass
+};
+const std::vector<std::string>& shard_names();  // in the order of the enumerators
+Shard parse_shard(const std::string& name);     // throws Error
+
+struct Split {
+  int64_t ranks = 1, rank = 0;
+  Shard shard = Shard::none;
+};
+
+// Whether a trained weight of this type, its average and its moments are kept in parts. What is
+// small, or not a multiple of the ranks, is kept whole on each.
+bool is_split(const Type& whole, const Split& split);
+// The type of a part, and that of this rank, which shares the memory of the whole.
+Type part_type(const Type& whole, const Split& split);
+Tensor part_of(const Tensor& whole, const Split& split);
+
+// `g` with the trained weights that are split as sources of their parts, gathered where they are
+// read: as what they are cast to, where they are cast. Its gradients are sums over all ranks.
+Graph gather_parts(const Graph& g, const Split& split);
+
+}  // namespace ebb::train
