@@ -8,6 +8,7 @@
 
 #include "ops/add/op.h"
 #include "ops/mse/op.h"
+#include "ops/prim/all_reduce/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/silu/op.h"
@@ -65,32 +66,55 @@ TEST(side_stream_nodes, results_that_are_needed_late__are_on_it_and_outputs_are_
   std::vector<NodeMemory> facts(g.nodes().size());
   for (size_t i = 0; i < facts.size(); ++i)
     facts[i].alias = g.nodes()[i].op == &ops::def::reshape();
-  const std::vector<bool> side_stream = side_stream_nodes(g, facts, 4);
-  EXPECT_TRUE(side_stream[0]);  // read through two other views, six nodes later
-  EXPECT_EQ(std::count(side_stream.begin(), side_stream.end(), true), 1);
-  const std::vector<bool> far = side_stream_nodes(g, facts, 99);
-  EXPECT_EQ(std::count(far.begin(), far.end(), true), 0);
+  const auto beside = [&](int32_t reach) {
+    const auto nodes = side_stream_nodes(g, facts, reach);
+    return std::pair(nodes[0], std::ranges::count_if(nodes, [](auto s) { return s.has_value(); }));
+  };
+  // read through two other views, six nodes later
+  EXPECT_EQ(beside(4), std::pair(std::optional(SideStream::compute), std::ptrdiff_t{1}));
+  EXPECT_EQ(beside(99).second, 0);
   facts[0].cooperative = true;
-  const std::vector<bool> in_line = side_stream_nodes(g, facts, 4);
-  EXPECT_EQ(std::count(in_line.begin(), in_line.end(), true), 0);
+  EXPECT_EQ(beside(4).second, 0);
+}
+
+TEST(side_stream_nodes, collectives__are_on_their_own) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 4}});
+  g.output("y", ops::all_reduce(ops::silu(x), 2));
+  const auto nodes = side_stream_nodes(g, std::vector<NodeMemory>(g.nodes().size()), 4);
+  EXPECT_EQ(nodes.front(), std::nullopt);
+  EXPECT_EQ(nodes.back(), SideStream::collectives);
 }
 
 TEST(side_stream_waits, steps_that_touch_the_same_memory__wait_for_the_last_such_one) {
   static const char memory[40] = {};
   const auto part = [](int i) { return Touched::Range{memory + 10 * i, memory + 10 * i + 10}; };
-  const auto step = [&](int read, int write, bool side_stream) {
+  const auto step = [&](int read, int write, std::optional<SideStream> side_stream = {}) {
     return Touched{{part(read)}, {part(write)}, side_stream};
   };
-  using Waits = std::vector<int32_t>;
-  EXPECT_EQ(side_stream_waits({step(0, 1, true), step(1, 2, false)}), (Waits{-1, 0}));  // reads it
-  EXPECT_EQ(side_stream_waits({step(0, 1, true), step(2, 0, false)}),
-            (Waits{-1, 0}));  // overwrites
-  EXPECT_EQ(side_stream_waits({step(0, 1, true), step(2, 1, false)}), (Waits{-1, 0}));
-  EXPECT_EQ(side_stream_waits({step(0, 1, true), step(0, 2, false)}), (Waits{-1, -1}));
+  using Waits = std::vector<std::vector<int32_t>>;
+  constexpr SideStream compute = SideStream::compute, collectives = SideStream::collectives;
+  EXPECT_EQ(side_stream_waits({step(0, 1, compute), step(1, 2)}), (Waits{{}, {0}}));  // reads it
+  EXPECT_EQ(side_stream_waits({step(0, 1, compute), step(2, 0)}), (Waits{{}, {0}}));  // overwrites
+  EXPECT_EQ(side_stream_waits({step(0, 1, compute), step(2, 1)}), (Waits{{}, {0}}));
+  EXPECT_EQ(side_stream_waits({step(0, 1, compute), step(0, 2)}), (Waits{{}, {}}));
   // the third waits for the second, and with it for the first
-  EXPECT_EQ(
-      side_stream_waits({step(0, 1, true), step(0, 2, true), step(2, 3, false), step(1, 3, false)}),
-      (Waits{-1, -1, 1, -1}));
+  EXPECT_EQ(side_stream_waits({step(0, 1, compute), step(0, 2, compute), step(2, 3), step(1, 3)}),
+            (Waits{{}, {}, {1}, {}}));
+  // side streams wait for each other, and the main stream for both
+  EXPECT_EQ(side_stream_waits({step(0, 1, compute), step(1, 2, collectives), step(2, 3)}),
+            (Waits{{}, {0}, {1}}));
+  EXPECT_EQ(side_stream_waits({step(0, 1, compute), step(0, 2, collectives), step(1, 2)}),
+            (Waits{{}, {}, {0, 1}}));
+}
+
+TEST(side_stream_waits, cooperative_kernels__begin_when_no_collective_runs) {
+  static const char memory[40] = {};
+  const auto part = [](int i) { return Touched::Range{memory + 10 * i, memory + 10 * i + 10}; };
+  const Touched sum{{part(0)}, {part(0)}, SideStream::collectives};
+  const Touched spins{{part(1)}, {part(2)}, {}, true}, other{{part(1)}, {part(2)}, {}};
+  EXPECT_EQ(side_stream_waits({sum, other, spins, spins}),
+            (std::vector<std::vector<int32_t>>{{}, {}, {0}, {}}));
 }
 
 TEST(side_stream, weight_gradients_of_a_training_step__are) {

@@ -93,8 +93,6 @@ std::vector<std::string> recorded_classes(const io::TensorFile& file) {
   return names;
 }
 
-constexpr const char* moments[] = {"m.", "v."};
-
 const Tensor& tensor(const TrainState& s, const std::string& name) {
   const auto it = s.tensors.find(name);
   require(it != s.tensors.end(), "checkpoint: the state has no tensor '", name, "'");
@@ -120,7 +118,7 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
   for (const nn::Weight& w : s.weights) {
     if (!w.trained) continue;
     out.push_back({"raw." + w.name, nn::to_file(w, tensor(s, w.name))});
-    for (const char* prefix : moments)
+    for (const char* prefix : moment_prefixes)
       out.push_back({prefix + w.name, nn::to_file(w, tensor(s, prefix + w.name))});
   }
   io::write_safetensors(state_file(folder, s.step), out, metadata_of(s, info, "state"));
@@ -131,57 +129,7 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
 bool is_moment(const std::map<std::string, std::string>& metadata, std::string_view tensor) {
   const auto kind = metadata.find("ebb.kind");
   return kind != metadata.end() && kind->second == "state" &&
-         std::ranges::any_of(moments, [&](const char* m) { return tensor.starts_with(m); });
-}
-
-// ---- state of a run ------------------------------------------------------------------------
-
-namespace {
-
-constexpr int64_t copies = 4;  // of a trained weight: itself, its average and moments
-
-void check_training_memory(const nn::Weights& weights) {
-  check_host_memory(weights, copies, "train: weights, averages and moments");
-}
-
-}  // namespace
-
-TrainState initial_state(nn::Weights weights, uint64_t seed) {
-  check_training_memory(weights);
-  TrainState s{.weights = std::move(weights)};
-  for (const nn::Weight& w : s.weights) {
-    const Tensor t = nn::initial_tensor(w, seed);
-    s.tensors[w.name] = t;
-    if (!w.trained) continue;
-    s.tensors["ema." + w.name] = t.clone();
-    for (const char* prefix : moments) s.tensors[prefix + w.name] = Tensor(t.type());
-  }
-  return s;
-}
-
-void bind_state(Plan& plan, const TrainState& state) {
-  // The moments of a new run are zero, as is what bind_missing() gives: another device needs no
-  // copy of gigabytes of zeros.
-  const bool zero_moments = state.step == 0 && !plan.device().on_host();
-  const auto bind = [&](const std::string& name) { plan.bind(name, state.tensors.at(name)); };
-  for (const nn::Weight& w : state.weights) {
-    bind(w.name);
-    if (!w.trained) continue;
-    bind("ema." + w.name);
-    for (const char* prefix : moments)
-      if (!zero_moments) bind(prefix + w.name);
-  }
-  plan.bind_missing();
-}
-
-void fetch_state(const Plan& plan, TrainState& state) {
-  for (auto& [name, host] : state.tensors) host = plan.fetch(name);
-}
-
-std::string first_not_finite(const TrainState& state) {
-  for (const auto& [name, t] : state.tensors)
-    if (std::string wrong = not_finite_in(name, t); !wrong.empty()) return wrong;
-  return "";
+         std::ranges::any_of(moment_prefixes, [&](const char* m) { return tensor.starts_with(m); });
 }
 
 // ---- files ---------------------------------------------------------------------------------
@@ -339,7 +287,7 @@ TrainState load_state(const std::string& folder, nn::Weights weights) {
         return t;
       };
       s.tensors[w.name] = load("raw." + w.name);
-      for (const char* prefix : moments) s.tensors[prefix + w.name] = load(prefix + w.name);
+      for (const char* prefix : moment_prefixes) s.tensors[prefix + w.name] = load(prefix + w.name);
     }
     return s;
   });

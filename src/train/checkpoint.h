@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "nn/weights.h"
-#include "runtime/plan.h"
+#include "train/state.h"
 
 namespace ebb::train {
 
@@ -25,26 +25,6 @@ struct RunInfo {
   std::string train_config;
   std::vector<std::string> class_names;
 };
-
-// ---- state of a run ------------------------------------------------------------------------
-
-// The state of training, on the host. `tensors` has, by the names of the plan's sources, every
-// weight w and, for trained ones, m.<w>, v.<w> and ema.<w>.
-struct TrainState {
-  nn::Weights weights;
-  int64_t step = 0;  // steps done
-  NamedTensors tensors;
-};
-
-// Weights drawn by their rules, averages equal to them, moments zero. Throws Error before anything
-// is drawn if the machine has too little memory.
-TrainState initial_state(nn::Weights weights, uint64_t seed);
-// Gives the plan the state's tensors. On the host the plan then works in the state's own memory;
-// elsewhere fetch_state() brings it up to date.
-void bind_state(Plan& plan, const TrainState& state);
-void fetch_state(const Plan& plan, TrainState& state);
-// Names a weight, average or moment with NaN or infinity, and where; "" if all are finite.
-std::string first_not_finite(const TrainState& state);
 
 // ---- files ---------------------------------------------------------------------------------
 

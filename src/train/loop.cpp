@@ -38,8 +38,26 @@ std::string shown(float v) { return std::isnan(v) ? "nan" : str(v); }
 StepOptions options_of(const TrainJob& job, const Context& context) {
   StepOptions o = step_options(job.config, context.device->fast_in(DType::bf16));
   o.undecayed = nn::without_decay(job.weights);
+  o.split = split_of(job.config, job.ranks);
   return o;
 }
+
+CompileOptions compile_options(const TrainConfig& c, const StepOptions& o) {
+  return {.recompute = parse_recompute(c.recompute),
+          .gather_again = o.split.shard == Shard::weights};
+}
+
+// Why a run ends, with the signal's number, as a number that ranks tell each other; 0: it goes on.
+constexpr int codes = 8;
+using Stop = TrainResult::Stop;
+double code_of(const std::optional<Stop>& why, int signal) {
+  return why ? static_cast<int>(*why) + 1 + codes * signal : 0;
+}
+std::optional<Stop> stop_of(double code) {
+  if (code == 0) return {};
+  return static_cast<Stop>(static_cast<int>(code) % codes - 1);
+}
+int signal_of(double code) { return static_cast<int>(code) / codes; }
 
 class Run {
  public:
@@ -48,14 +66,15 @@ class Run {
         c_(job_.config),
         context_(context),
         options_(options_of(job_, context)),
-        plan_(train_step(job_.loss, options_), context,
-              {.recompute = parse_recompute(c_.recompute)}) {
+        plan_(train_step(job_.loss, options_), context, compile_options(c_, options_)) {
     TrainConfig recorded = c_;
     recorded.resume = recorded.overwrite = false;  // of this start, not of the run
+    recorded.gpus.clear();
     job_.info.train_config = to_json(recorded);
     plan_.check_memory();
     state_ = c_.resume ? load_state(c_.out, job_.weights) : initial_state(job_.weights, c_.seed);
-    bind_state(plan_, state_);
+    bind_state(plan_, state_, options_.split);
+    if (options_.accumulate) add_accumulation();
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;
     next_ = job_.batches(state_.step * c_.accumulation);
@@ -63,12 +82,9 @@ class Run {
 
   TrainResult run() {
     signals_.emplace(
-        "stopping after this step, with a checkpoint; again, after a second, to end now");
-    lock_ = begin_run_folder(c_.out, c_.overwrite, job_.hooks.log);
-    metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
-    if (!metrics_->warning().empty()) say(metrics_->warning());
-    write_config();
-    write_facts();
+        leads() ? "stopping after this step, with a checkpoint; again, after a second, to end now"
+                : "");
+    if (leads()) begin_folder();
     announce();
     make_missing_sample();
     if (c_.steps > 0 && state_.step >= c_.steps)
@@ -79,7 +95,7 @@ class Run {
     try {
       for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
         step();
-        const auto why = reason_to_end(signals_->requested());
+        const auto why = reason_to_end();
         result.why = why.value_or(result.why);
         go = !why;
         between_steps(why);
@@ -97,12 +113,31 @@ class Run {
   }
 
  private:
+  bool leads() const { return options_.split.rank == 0; }
+  bool alone() const { return options_.split.ranks == 1; }
   void say(std::string_view text) const {
-    if (job_.hooks.log) job_.hooks.log(text);
+    if (job_.hooks.log && leads()) job_.hooks.log(text);
+  }
+
+  // The gradients of all micro-batches but a step's last. It has the memory of the step.
+  void add_accumulation() {
+    accumulation_.emplace(accumulation_step(job_.loss, options_), context_,
+                          compile_options(c_, options_));
+    accumulation_->share_arena(plan_);
+    for (const Source& s : accumulation_->graph().sources())
+      if (s.kind != Source::Kind::input) accumulation_->bind(s.name, plan_.bound(s.name));
+  }
+
+  void begin_folder() {
+    lock_ = begin_run_folder(c_.out, c_.overwrite, job_.hooks.log);
+    metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
+    if (!metrics_->warning().empty()) say(metrics_->warning());
+    write_config();
+    write_facts();
   }
 
   void end_of_signal(TrainResult& result) const {
-    const int signal = signals_->requested();
+    const int signal = alone() ? signals_->requested() : signal_of(wish_);
     if (result.why == TrainResult::Stop::signal) {
       result.signal = signal;
       say(str("stopped by signal ", signal, " after step ", state_.step,
@@ -116,12 +151,19 @@ class Run {
   void announce() const {
     if (c_.resume) say(str("resumes at step ", state_.step, "  ", c_.out));
     say(str("trains ", nn::count_elements(state_.weights), " weights with ", options_.dtype,
-            " matrix work on ", context_.device->description(), "; a step needs ",
+            " matrix work on ", devices(), "; a step needs ",
             (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB",
             c_.recompute == "off"
                 ? std::string()
                 : str(" with ", plan_.recomputed().pointwise, " pointwise nodes and ",
                       plan_.recomputed().blocks, " blocks computed twice")));
+  }
+
+  std::string devices() const {
+    std::string one = context_.device->description();
+    if (alone()) return one;
+    return str(options_.split.ranks, " ranks, each with ", one, ", by ",
+               context_.device->communicator()->description());
   }
 
   void write_config() const {
@@ -140,7 +182,7 @@ class Run {
     std::strftime(started, sizeof started, "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
     const nlohmann::ordered_json facts = {{"ebb", version},
                                           {"started", started},
-                                          {"device", context_.device->description()},
+                                          {"device", devices()},
                                           {"dtype", str(options_.dtype)},
                                           {"parameters", nn::count_elements(state_.weights)},
                                           {"data", job_.data}};
@@ -148,15 +190,16 @@ class Run {
                          facts.dump(2) + '\n', "run");
   }
 
-  NamedTensors inputs_of(const StepInputs& in) {
+  NamedTensors inputs_of(const Plan& plan, const StepInputs& in) {
     NamedTensors all = step_inputs(in, options_);
-    for (auto& [name, t] : next_()) {
-      const Source* s = plan_.graph().find_source(name);
-      if (s && s->kind == Source::Kind::input) all[name] = t;
-    }
+    for (auto& [name, t] : batch_) all[name] = t;
     for (const auto& [name, v] :
          {std::pair{"seed", static_cast<int64_t>(uint64_t{c_.seed})}, {"step", state_.step}})
-      if (plan_.graph().find_source(name)) all[name] = scalar_tensor(v);
+      all[name] = scalar_tensor(v);
+    std::erase_if(all, [&](const auto& one) {
+      const Source* s = plan.graph().find_source(one.first);
+      return !s || s->kind != Source::Kind::input;
+    });
     return all;
   }
 
@@ -168,34 +211,70 @@ class Run {
                   .ema_decay = ema_decay_at(ema_schedule(c_), state_.step, c_.batch),
                   .micro_batches = c_.accumulation};
     now_ = {.step = state_.step + 1, .lr = in.lr};
-    for (; in.micro_batch < in.micro_batches; ++in.micro_batch) {
-      const NamedTensors inputs = inputs_of(in);
-      const NamedTensors out = plan_.run(inputs);
-      now_.loss += number(out, "loss") / static_cast<double>(in.micro_batches);
-      now_.grad_norm = number(out, "grad_norm");
-      if (number(out, "finite") != 1) not_finite(out, inputs);
-    }
+    for (; in.micro_batch < in.micro_batches; ++in.micro_batch) micro_batch(in);
     ++state_.step;
     loss_.add(now_.loss);
     const double seconds = seconds_since(start);
     speed_.add(seconds);
+    if (!metrics_) return;
     now_.images_per_second = static_cast<double>(c_.batch) / seconds;
     now_.seconds = metrics_->seconds_before() + seconds_since(start_);
     metrics_->add(now_);
   }
 
+  void micro_batch(StepInputs& in) {
+    const bool last = in.micro_batch + 1 == in.micro_batches;
+    const auto start = Clock::now();
+    batch_ = next_();
+    in.report.preparing += seconds_since(start);
+    if (last && !alone()) {
+      const int signal = signals_->requested();
+      in.report.wish = code_of(wish_to_end(signal), signal);
+    }
+    Plan& plan = last ? plan_ : *accumulation_;
+    const NamedTensors inputs = inputs_of(plan, in);
+    const NamedTensors out = plan.run(inputs);
+    const Reports told = read_reports(out);
+    now_.loss += told.loss / static_cast<double>(in.micro_batches);
+    const bool finite = number(out, "finite") == 1;
+    if (last) {
+      wish_ = told.wish;
+      late_ = told;
+      now_.grad_norm = number(out, "grad_norm");
+      if (!finite) not_finite(out, inputs);
+    } else if (!finite && !suspect_) {
+      suspect_ = inputs;  // the sum of the step shows it to all ranks
+    }
+  }
+
   [[noreturn]] void not_finite(const NamedTensors& out, const NamedTensors& inputs) {
     diverged_ = true;
-    const std::string found = first_not_finite(plan_, inputs);
+    const std::string found = place_of_fault(inputs);
     // Nothing was changed by this step: the state is the one before it.
     // The older checkpoints stay: what led here may have spoilt the newest weights already.
-    fetch_state(plan_, state_);
-    const std::string before = first_not_finite(state_);
-    if (state_.step != saved_ && state_.step > 0 && before.empty()) write(0);
-    metrics_->flush();
+    fetch_state(plan_, state_, context_);
+    const std::string before = leads() ? first_not_finite(state_) : "";
+    if (leads()) {
+      if (state_.step != saved_ && state_.step > 0 && before.empty()) write(0);
+      metrics_->flush();
+    }
     fail("train: loss and gradients must be finite (step ", now_.step, ": loss ",
-         shown(number(out, "loss")), ", gradient norm ", shown(number(out, "grad_norm")),
-         ")  first: ", found.empty() ? "unknown" : found, what_is_left(before));
+         shown(static_cast<float>(read_reports(out).loss)), ", gradient norm ",
+         shown(number(out, "grad_norm")), ")  first: ", found.empty() ? "unknown" : found,
+         what_is_left(before));
+  }
+
+  // The first tensor that is not finite, in the first micro-batch that has one; of several ranks
+  // the first rank's.
+  std::string place_of_fault(const NamedTensors& inputs) {
+    std::string found;
+    if (suspect_) found = first_not_finite(*accumulation_, *suspect_);
+    if (std::string later = first_not_finite(plan_, inputs); found.empty()) found = later;
+    if (alone()) return found;
+    const std::vector<std::string> all = job_.ranks->gather(found);
+    for (size_t r = 0; r < all.size(); ++r)
+      if (!all[r].empty()) return str("rank ", r, ", ", all[r]);
+    return "";
   }
 
   // `spoilt`: what the state before a step that diverged has in it.
@@ -209,10 +288,14 @@ class Run {
                "or move the newest checkpoints away");
   }
 
-  // None: the run goes on.
-  std::optional<TrainResult::Stop> reason_to_end(int signal) const {
-    using Stop = TrainResult::Stop;
+  // None: the run goes on. Of several ranks, all say the same.
+  std::optional<Stop> reason_to_end() const {
     if (c_.steps > 0 && state_.step >= c_.steps) return Stop::steps;  // done, signal or not
+    return alone() ? wish_to_end(signals_->requested()) : stop_of(wish_);
+  }
+
+  // What this process wants.
+  std::optional<Stop> wish_to_end(int signal) const {
     if (signal != 0) return Stop::signal;
     if (c_.minutes > 0 && seconds_since(start_) >= c_.minutes * 60) return Stop::minutes;
     if (job_.hooks.stop && job_.hooks.stop()) return Stop::hook;
@@ -224,33 +307,42 @@ class Run {
   // A run that was killed behind a checkpoint may lack the picture of its step.
   void make_missing_sample() {
     const bool wanted = due(c_.sample_every) || (c_.sample_every > 0 && state_.step == c_.steps);
-    if (c_.resume && wanted && job_.hooks.sample &&
+    if (c_.resume && wanted && job_.hooks.sample && leads() &&
         !std::filesystem::exists(sample_file(c_.out, state_.step)))
       job_.hooks.sample(state_);
   }
 
   // Who stops a run wants the end soon: it has its checkpoint, but no picture that is not due.
-  void between_steps(const std::optional<TrainResult::Stop>& why) {
+  void between_steps(const std::optional<Stop>& why) {
     const bool last = why.has_value(), finished = last && *why != TrainResult::Stop::signal;
     const bool first = state_.step == first_ + 1;
     if (job_.validation && (last || first || due(job_.validation->every))) validate();
     if (last || first || (due(c_.log_every) && seconds_since(said_) >= between_lines)) {
       said_ = Clock::now();
-      metrics_->flush();
-      say(progress_line(progress()));
+      if (metrics_) metrics_->flush();
+      say(progress_line(progress()) + late_text());
       validation_ = {};
     }
     const bool sample =
         job_.hooks.sample && c_.sample_every > 0 && (finished || due(c_.sample_every));
-    if (last || due(c_.checkpoint_every)) {
+    const bool saves = last || due(c_.checkpoint_every);
+    if (saves || sample) fetch_state(plan_, state_, context_);  // with all ranks
+    if (!leads()) return;
+    if (saves) {
       metrics_->flush();  // a run that goes on from the checkpoint has the lines before it
       save(c_.keep);
       if (job_.hooks.evaluate) job_.hooks.evaluate(state_, *metrics_);
       metrics_->flush();
-    } else if (sample) {
-      fetch_state(plan_, state_);
     }
     if (sample) job_.hooks.sample(state_);
+  }
+
+  // Which rank the others wait for, where that takes more than a tenth of the time.
+  std::string late_text() const {
+    const double share = late_.waiting / std::max(speed_.value(), 1e-9);
+    if (alone() || share < 0.1) return "";
+    return str("  waits for rank ", late_.slowest, "'s images, ",
+               static_cast<int>(std::min(share, 1.0) * 100), " % of the time");
   }
 
   // Made behind the first step, which it does not delay; training has its memory by then.
@@ -263,6 +355,7 @@ class Run {
         return;
       }
     validation_ = {.loss = validator_->loss(), .step = state_.step};
+    if (!metrics_) return;
     const NamedNumber numbers[] = {{"validation/loss", validation_.loss}};
     metrics_->add(state_.step, numbers);
   }
@@ -282,7 +375,6 @@ class Run {
   }
 
   void save(int64_t keep) {
-    fetch_state(plan_, state_);
     if (const std::string spoilt = first_not_finite(state_); !spoilt.empty()) {
       diverged_ = true;
       fail("train: weights must be finite (step ", state_.step, ": ", spoilt,
@@ -303,10 +395,15 @@ class Run {
   Context context_;
   StepOptions options_;
   Plan plan_;
+  std::optional<Plan> accumulation_;
   TrainState state_;
   RunLock lock_;
   std::unique_ptr<MetricsLog> metrics_;
   NextBatch next_;
+  NamedTensors batch_;
+  std::optional<NamedTensors> suspect_;  // inputs of a micro-batch that was not finite here
+  double wish_ = 0;                      // why the ranks end, see code_of()
+  Reports late_;                         // of the last step
   std::unique_ptr<Validator> validator_;
   Progress::Measured validation_;  // since the last progress line
   StepMetrics now_;
@@ -320,8 +417,10 @@ class Run {
 }  // namespace
 
 TrainResult train(TrainJob job, const Context& context) {
-  check(job.config);
-  check_run_folder(job.config.out, job.config.resume, job.config.overwrite);
+  check(job.config, split_of(job.config, job.ranks).ranks);
+  // The other ranks' folder is rank 0's, which may have begun.
+  if (!job.ranks || job.ranks->rank() == 0)
+    check_run_folder(job.config.out, job.config.resume, job.config.overwrite);
   // Compiling and measuring kernels may take long and cannot be polled.
   std::optional<EndOnSignal> preparing(
       std::in_place, "train: interrupted before the first step; nothing was written");
@@ -330,12 +429,20 @@ TrainResult train(TrainJob job, const Context& context) {
   return run.run();
 }
 
-std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& c) {
+Split split_of(const TrainConfig& c, const RankGroup* ranks) {
+  if (!ranks || ranks->ranks() == 1) return {};
+  return {.ranks = ranks->ranks(), .rank = ranks->rank(), .shard = parse_shard(c.shard)};
+}
+
+std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& c,
+                                                  const Split& split) {
   LoaderOptions options{.batch = c.batch / c.accumulation,
                         .seed = c.seed,
                         .flip = c.flip,
                         .augment = {.p = c.augment},
-                        .threads = c.threads};
+                        .threads = c.threads,
+                        .rank = split.rank,
+                        .ranks = split.ranks};
   return [&data, options](int64_t first) -> NextBatch {
     const auto loader = std::make_shared<BatchLoader>(data, options, first);
     return [loader]() -> NamedTensors {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/communicator.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/dataset.h"
@@ -42,6 +43,9 @@ struct TrainJob {
   std::optional<Validation> validation = {};
   std::string data = {};  // a line for people: what is trained on
   Hooks hooks = {};
+  // Of a run of several ranks, whose device has joined the group; null: there is one. `loss` and
+  // the batches are this rank's share then. Rank 0 writes the folder and calls the hooks.
+  RankGroup* ranks = nullptr;
 };
 
 struct TrainResult {
@@ -55,11 +59,16 @@ struct TrainResult {
 
 // Trains from the start or, with config.resume, from the last checkpoint, bit-identical to an
 // uninterrupted run. SIGINT or SIGTERM finish the step and save. Throws Error for a non-finite loss
-// or gradient, naming the step and the tensor; the state before it is saved.
+// or gradient, naming the step and the tensor; the state before it is saved. Several ranks stop and
+// fail together.
 TrainResult train(TrainJob job, const Context& context);
 
 // Batches of a data set as inputs of a loss graph: images, labels, image (the index of the image in
 // the run) and augment. The data set must outlive the result.
-std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& config);
+// Of several ranks, each has the same share of every micro-batch.
+std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& config,
+                                                  const Split& split = {});
+// How a run of a group is split; null: it is not.
+Split split_of(const TrainConfig& config, const RankGroup* ranks);
 
 }  // namespace ebb::train

@@ -1,5 +1,6 @@
 #include "train/step.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -170,6 +171,26 @@ Graph accumulation_step(const Graph& loss, const StepOptions& o) {
   all.graph.output("finite", is_positive(scale));
   verify(all.graph, "accumulation_step");
   return std::move(all.graph);
+}
+
+Reports read_reports(const NamedTensors& outputs) {
+  const auto told = outputs.find("ranks");
+  if (told == outputs.end()) return {.loss = outputs.find("loss")->second.span<float>()[0]};
+  const auto rows = told->second.span<float>();
+  const auto at = [&](int64_t rank, int64_t number) {
+    return double{rows[static_cast<size_t>(rank * RankReport::numbers + number)]};
+  };
+  Reports out{.slowest = 0};
+  double fastest = at(0, 2);
+  const int64_t ranks = told->second.shape()[0];
+  for (int64_t r = 0; r < ranks; ++r) {
+    out.loss += at(r, 0) / static_cast<double>(ranks);
+    if (out.wish == 0) out.wish = at(r, 1);
+    if (at(r, 2) > at(out.slowest, 2)) out.slowest = r;
+    fastest = std::min(fastest, at(r, 2));
+  }
+  out.waiting = at(out.slowest, 2) - fastest;
+  return out;
 }
 
 NamedTensors step_inputs(const StepInputs& in, const StepOptions& o) {

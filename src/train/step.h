@@ -60,6 +60,15 @@ struct StepInputs {
 // The inputs that train_step() added, or accumulation_step(), which has fewer of them.
 NamedTensors step_inputs(const StepInputs& in, const StepOptions& options);
 
+// What the ranks told with a step, from its outputs.
+struct Reports {
+  double loss = 0;       // of all ranks' images
+  double wish = 0;       // of the first rank that wants to end
+  int64_t slowest = -1;  // the rank that needed longest for its inputs
+  double waiting = 0;    // seconds by which it did longer than the fastest
+};
+Reports read_reports(const NamedTensors& outputs);
+
 // The names of the sources that a step trains.
 std::vector<std::string> trained_params(const Graph& g);
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/random.h"
 #include "ops/mse/op.h"
@@ -43,6 +44,7 @@ StepOptions undecayed_bias(StepOptions o) {
 struct Toy {
   StepOptions options;
   Plan plan;
+  std::optional<Plan> accumulation;  // of micro-batches but the last
   Toy(int64_t batch, const StepOptions& o)
       : options(undecayed_bias(o)),
         plan(train_step(linear_loss(batch), options), open_context("cpu", {.threads = 1})) {
@@ -52,12 +54,20 @@ struct Toy {
       plan.bind(str("ema.", name), noise(shape, 7));
     }
     plan.bind_missing();
+    if (!options.accumulate) return;
+    accumulation.emplace(accumulation_step(linear_loss(batch), options),
+                         open_context("cpu", {.threads = 1}));
+    accumulation->share_arena(plan);
+    for (const Source& s : accumulation->graph().sources())
+      if (s.kind != Source::Kind::input) accumulation->bind(s.name, plan.bound(s.name));
   }
   NamedTensors run(const Tensor& x, const Tensor& y, const StepInputs& in) {
+    Plan& now = in.micro_batch + 1 < in.micro_batches ? *accumulation : plan;
     NamedTensors all = step_inputs(in, options);
     all["x"] = x;
     all["y"] = y;
-    return plan.run(all);
+    std::erase_if(all, [&](const auto& i) { return !now.graph().find_source(i.first); });
+    return now.run(all);
   }
   std::vector<float> bits(std::string_view name) const {
     const auto v = plan.bound(name).span<float>();

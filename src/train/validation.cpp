@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "nn/network.h"
+#include "ops/prim/all_reduce/op.h"
+#include "ops/prim/pointwise/op.h"
 #include "passes/mixed_precision.h"
 #include "train/augment.h"
 #include "train/dataset_sources.h"
@@ -115,17 +117,17 @@ HeldOut hold_out(std::unique_ptr<Dataset> data, const std::string& path,
                       " images are held out; --validation off trains on all")};
 }
 
-Validation validation_of(const Dataset& data, const TrainConfig& c) {
-  const int64_t batch = c.batch / c.accumulation;
+Validation validation_of(const Dataset& data, const TrainConfig& c, const Split& split) {
+  const int64_t all = c.batch / c.accumulation, batch = all / split.ranks;
   Validation v;
-  v.batches = (std::max(data.size(), fewest_items) + batch - 1) / batch;
+  v.batches = (std::max(data.size(), fewest_items) + all - 1) / all;
   v.every = c.validation_every > 0 ? c.validation_every : sparing_interval(v.batches);
-  v.batch = [&data, batch, augmented = c.augment > 0](int64_t number) {
+  v.batch = [&data, all, batch, split, augmented = c.augment > 0](int64_t number) {
     const Shape s = data.image_shape();
     Tensor images(DType::f32, {batch, s[0], s[1], s[2]}), labels(DType::i64, {batch}),
         item(DType::i64, {batch});
     for (int64_t i = 0; i < batch; ++i) {
-      const int64_t k = number * batch + i;
+      const int64_t k = number * all + split.rank * batch + i;
       item.span<int64_t>()[static_cast<size_t>(i)] = k;
       labels.span<int64_t>()[static_cast<size_t>(i)] =
           data.get_f32(k % data.size(), images.span<float>().data() + i * s.numel());
@@ -139,11 +141,25 @@ Validation validation_of(const Dataset& data, const TrainConfig& c) {
   return v;
 }
 
+namespace {
+
+// The graph of the loss, the mean of all ranks'.
+Graph validation_graph(const Graph& loss, const StepOptions& o) {
+  Graph g = gather_parts(mixed_precision(loss, o.dtype), o.split);
+  if (o.split.ranks == 1) return g;
+  const Value sum = ops::all_reduce(g.take_output("loss"), o.split.ranks);
+  const auto ranks = static_cast<double>(o.split.ranks);
+  g.output("loss", ops::map({sum}, [&](auto x) { return x[0] / ranks; }));
+  return g;
+}
+
+}  // namespace
+
 Validator::Validator(Validation validation, const TrainConfig& config, const StepOptions& options,
                      const Context& context, const Plan& training)
     : validation_(std::move(validation)),
       seed_(config.seed),
-      plan_(mixed_precision(validation_.loss, options.dtype), context),
+      plan_(validation_graph(validation_.loss, options), context),
       training_(training) {
   bind_averages();
   plan_.check_memory();

@@ -42,8 +42,9 @@ HeldOut hold_out(std::unique_ptr<Dataset> data, const std::string& path,
                  const DatasetOptions& options, const std::string& setting);
 
 // How the images of `data` make a validation of a run: batches of the size of the run's, and how
-// often. `loss` is left to the caller. The data set must outlive the result.
-Validation validation_of(const Dataset& data, const TrainConfig& config);
+// often; of several ranks, each has its share of each batch. `loss` is left to the caller. The data
+// set must outlive the result.
+Validation validation_of(const Dataset& data, const TrainConfig& config, const Split& split = {});
 
 // Runs it, in the memory that the plan of training keeps its averages in.
 class Validator {
@@ -51,7 +52,7 @@ class Validator {
   // Throws Error where the device lacks the memory.
   Validator(Validation validation, const TrainConfig& config, const StepOptions& options,
             const Context& context, const Plan& training);
-  double loss();  // the mean over all items
+  double loss();  // the mean over all items; all ranks call it
 
  private:
   void bind_averages();

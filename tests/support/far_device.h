@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -51,18 +52,26 @@ class FarDevice final : public Device {
     ++captures;
     return std::make_unique<Taken>(*this, work);
   }
-  // Work on the side stream runs as late as possible: when something waits for it, or not at all.
+  // Work on side streams runs as late as possible: when something waits for it, or not at all.
   bool has_side_stream() const override { return late; }
-  std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) override {
-    waiting_.push_back(work);
-    return std::make_unique<QueueEvent>(begun_ + waiting_.size());
+  std::unique_ptr<Event> on_side_stream(SideStream which,
+                                        const std::function<void()>& work) override {
+    Queue& q = queues_[static_cast<size_t>(which)];
+    q.waiting.push_back(work);
+    return std::make_unique<QueueEvent>(q, q.begun + q.waiting.size());
   }
   void wait(const Event& event) override {
-    for (; begun_ < static_cast<const QueueEvent&>(event).count; ++begun_) {
-      waiting_.front()();
-      waiting_.pop_front();
+    const auto& end = static_cast<const QueueEvent&>(event);
+    while (end.queue.begun < end.count) {
+      const std::function<void()> work = std::move(end.queue.waiting.front());
+      end.queue.waiting.pop_front();
+      ++end.queue.begun;
+      work();
     }
   }
+
+  // The device is one of several; null: it computes alone.
+  void join_as(std::shared_ptr<Communicator> c) { communicator_ = std::move(c); }
 
   std::string kernels = "cpu";  // whose kernels it uses
   bool late = false;            // it has a side stream
@@ -91,10 +100,15 @@ class FarDevice final : public Device {
     FarDevice& device_;
     std::shared_ptr<Buffer> held_;
   };
+  struct Queue {
+    std::deque<std::function<void()>> waiting;
+    size_t begun = 0;
+  };
   struct QueueEvent final : Event {
-    explicit QueueEvent(size_t n) : count(n) {}
+    QueueEvent(Queue& of, size_t n) : queue(of), count(n) {}
     double seconds_since(const Event&) const override { return 0; }
-    size_t count;  // side-stream work items finished by then
+    Queue& queue;
+    size_t count;  // work items of the queue that are finished by then
   };
   class Taken final : public CapturedGraph {
    public:
@@ -111,8 +125,7 @@ class FarDevice final : public Device {
   };
 
   int64_t free_;
-  std::deque<std::function<void()>> waiting_;
-  size_t begun_ = 0;
+  std::array<Queue, side_streams> queues_;
 };
 
 }  // namespace ebb::testing

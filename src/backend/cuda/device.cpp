@@ -116,8 +116,11 @@ CudaDevice::CudaDevice(int index)
   require(has_compiled_code(), "cuda: this build has no code for compute capability ",
           properties.major, ".", properties.minor, " (", chip_.name, "), only for ",
           compiled_targets());
-  for (cudaStream_t* s : {&stream_, &side_stream_})
-    check(cudaStreamCreateWithFlags(s, cudaStreamNonBlocking), "making a stream");
+  const auto make = [](cudaStream_t& s) {
+    check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
+  };
+  make(stream_);
+  for (cudaStream_t& s : side_streams_) make(s);
   void* fault = nullptr;
   check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "allocating host memory");
   fault_ = new (fault) Fault{};
@@ -130,11 +133,12 @@ CudaDevice::CudaDevice(Chip chip)
 
 CudaDevice::~CudaDevice() {
   if (index_ < 0) return;
-  cudaStreamSynchronize(side_stream_);
+  for (const cudaStream_t s : side_streams_) cudaStreamSynchronize(s);
   cudaStreamSynchronize(stream_);
+  communicator_.reset();
   staging_.reset();
   cudaFreeHost(fault_);
-  cudaStreamDestroy(side_stream_);
+  for (const cudaStream_t s : side_streams_) cudaStreamDestroy(s);
   cudaStreamDestroy(stream_);
 }
 
@@ -228,8 +232,9 @@ void CudaDevice::synchronize() {
   require_here();
   cudaError_t status = cudaStreamSynchronize(stream());
   if (status == cudaSuccess) status = cudaStreamSynchronize(stream_);
-  // after an error the main stream may not have waited for the side stream
-  if (status == cudaSuccess) status = cudaStreamSynchronize(side_stream_);
+  // after an error the main stream may not have waited for the side streams
+  for (const cudaStream_t s : side_streams_)
+    if (status == cudaSuccess) status = cudaStreamSynchronize(s);
   check(status, "waiting for the device");
   const Fault f = std::exchange(*fault_, Fault{});
   require(f.code != id_out_of_range, "embedding: an id is out of range (", f.value, " of ", f.limit,
@@ -259,9 +264,10 @@ std::unique_ptr<Event> CudaDevice::record_event() {
   return std::make_unique<CudaEvent>(stream());
 }
 
-std::unique_ptr<Event> CudaDevice::on_side_stream(const std::function<void()>& work) {
+std::unique_ptr<Event> CudaDevice::on_side_stream(SideStream which,
+                                                  const std::function<void()>& work) {
   const auto here = record_event();
-  const OnStream side(*this, side_stream_);
+  const OnStream side(*this, side_streams_[static_cast<size_t>(which)]);
   wait(*here);
   work();
   return record_event();

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <utility>
@@ -49,7 +50,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
   std::unique_ptr<Event> record_event() override;
   bool has_side_stream() const override { return true; }
-  std::unique_ptr<Event> on_side_stream(const std::function<void()>& work) override;
+  std::unique_ptr<Event> on_side_stream(SideStream which,
+                                        const std::function<void()>& work) override;
   void wait(const Event& event) override;
   void run_on(void* stream, const std::function<void()>& work) override;
   void run_loading(const std::function<void()>& work) override;
@@ -73,7 +75,8 @@ class CudaDevice final : public Device {
 
   Chip chip_;
   int index_ = -1;  // among the devices here; -1: it is only described
-  cudaStream_t stream_ = nullptr, side_stream_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  std::array<cudaStream_t, side_streams> side_streams_ = {};
   bool waited_ = false;
   Fault* fault_ = nullptr;
   Staging& staging();  // made when it is first asked for, by whichever thread

@@ -1,0 +1,76 @@
+#include "train/state.h"
+
+#include "base/error.h"
+#include "nn/network.h"
+#include "train/model_weights.h"
+
+namespace ebb::train {
+namespace {
+
+constexpr int64_t copies = 4;  // of a trained weight: itself, its average and moments
+
+// The whole of a tensor that each rank has a part of.
+void gather_whole(const Tensor& part, const Tensor& whole, const Context& context) {
+  Device& device = *context.device;
+  const Tensor in = device.on_host() ? part.clone() : part;
+  const Tensor out =
+      device.on_host() ? whole : Tensor(whole.type(), context.allocate(whole.bytes()));
+  const Communicator::Operand operand{in.raw(), out.raw(), part.numel(), part.dtype()};
+  device.communicator()->all_gather({&operand, 1});
+  if (!device.on_host()) device.copy(out, whole);
+}
+
+}  // namespace
+
+void check_training_memory(const nn::Weights& weights) {
+  check_host_memory(weights, copies, "train: weights, averages and moments");
+}
+
+TrainState initial_state(nn::Weights weights, uint64_t seed) {
+  check_training_memory(weights);
+  TrainState s{.weights = std::move(weights)};
+  for (const nn::Weight& w : s.weights) {
+    const Tensor t = nn::initial_tensor(w, seed);
+    s.tensors[w.name] = t;
+    if (!w.trained) continue;
+    s.tensors["ema." + w.name] = t.clone();
+    for (const char* prefix : moment_prefixes) s.tensors[prefix + w.name] = Tensor(t.type());
+  }
+  return s;
+}
+
+void bind_state(Plan& plan, const TrainState& state, const Split& split) {
+  // The moments of a new run are zero, as is what bind_missing() gives: another device needs no
+  // copy of gigabytes of zeros.
+  const bool zero_moments = state.step == 0 && !plan.device().on_host();
+  const auto bind = [&](const std::string& name, bool trained) {
+    const Tensor& t = state.tensors.at(name);
+    plan.bind(name, trained && is_split(t.type(), split) ? part_of(t, split) : t);
+  };
+  for (const nn::Weight& w : state.weights) {
+    bind(w.name, w.trained);
+    if (!w.trained) continue;
+    bind("ema." + w.name, true);
+    for (const char* prefix : moment_prefixes)
+      if (!zero_moments) bind(prefix + w.name, true);
+  }
+  plan.bind_missing();
+}
+
+void fetch_state(const Plan& plan, TrainState& state, const Context& context) {
+  for (auto& [name, host] : state.tensors) {
+    const Tensor& own = plan.bound(name);
+    if (own.type() == host.type())
+      host = plan.fetch(name);
+    else
+      gather_whole(own, host, context);
+  }
+}
+
+std::string first_not_finite(const TrainState& state) {
+  for (const auto& [name, t] : state.tensors)
+    if (std::string wrong = not_finite_in(name, t); !wrong.empty()) return wrong;
+  return "";
+}
+
+}  // namespace ebb::train

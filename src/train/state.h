@@ -1,0 +1,36 @@
+// The state of a run: weights, averages and moments, on the host and in the plan of a step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "nn/weights.h"
+#include "runtime/plan.h"
+#include "train/split.h"
+
+namespace ebb::train {
+
+// The state of training, on the host and whole on every rank. `tensors` has, by the names of the
+// plan's sources, every weight w and, for trained ones, m.<w>, v.<w> and ema.<w>.
+struct TrainState {
+  nn::Weights weights;
+  int64_t step = 0;  // steps done
+  NamedTensors tensors;
+};
+
+// Weights drawn by their rules, averages equal to them, moments zero. Throws Error before anything
+// is drawn if the machine has too little memory.
+TrainState initial_state(nn::Weights weights, uint64_t seed);
+// The names of a trained weight's moments, before its own.
+inline constexpr const char* moment_prefixes[] = {"m.", "v."};
+void check_training_memory(const nn::Weights& weights);
+
+// Gives the plan the state's tensors, or this rank's parts. On the host the plan then works in the
+// state's own memory; elsewhere fetch_state() brings it up to date.
+void bind_state(Plan& plan, const TrainState& state, const Split& split = {});
+// All ranks call it. Parts come together where `device` and the plan's parts are.
+void fetch_state(const Plan& plan, TrainState& state, const Context& context);
+// Names a weight, average or moment with NaN or infinity, and where; "" if all are finite.
+std::string first_not_finite(const TrainState& state);
+
+}  // namespace ebb::train
