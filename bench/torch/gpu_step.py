@@ -11,8 +11,11 @@ fused AdamW; bf16 autocast with f32 weights; U-Nets in channels_last. Modes:
   autotune       torch.compile(mode="max-autotune-no-cudagraphs"), captured as one CUDA graph
   blocks_graph   each block compiled by itself (fast to compile), captured as one CUDA graph
   blocks_autotune  that with mode="max-autotune-no-cudagraphs"
-One JSON line a mode. With --serve it then measures the fastest mode again for every line of input.
+Under torchrun the network is in DistributedDataParallel and each rank has the case's batch; modes
+that capture the whole step are out then, and rank 0 alone prints. One JSON line a mode. With --serve it then measures the fastest mode again for every line of input.
 """
+
+import os
 
 import torch
 
@@ -51,6 +54,9 @@ class Training:
         build, self.config, own_batch, image, unet = CASES[case]
         layout = torch.channels_last if unet else torch.contiguous_format
         self.net = build(self.config).to(device).to(memory_format=layout)
+        if "WORLD_SIZE" in os.environ:
+            self.net = torch.nn.parallel.DistributedDataParallel(
+                self.net, gradient_as_bucket_view=True, static_graph=True)
         count = batch or own_batch
         self.x = torch.randn(count, *image, device=device).contiguous(memory_format=layout)
         classes = self.config.get("num_classes")
@@ -128,6 +134,9 @@ class Steps:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
         self.training = None
+        if "WORLD_SIZE" in os.environ:
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            torch.distributed.init_process_group("nccl")
 
     def prepare(self, args, mode):
         """(what to measure, facts of it)."""

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 import statistics
 import sys
 import time
@@ -98,8 +99,9 @@ def measure(args, work, run, mode, extra):
     line = {"bench": work.bench, "engine": f"torch {torch.__version__}", "case": args.case,
             "mode": mode, "median_ms": statistics.median(times), "min_ms": min(times),
             "max_ms": max(times), "steps": args.steps, **extra}
-    print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}),
-          flush=True)
+    if os.environ.get("RANK", "0") == "0":
+        print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}),
+              flush=True)
     return line["median_ms"]
 
 

@@ -42,11 +42,16 @@ struct TrainingStep {
   NamedTensors inputs;
 };
 
-TrainingStep make_step(const Network& n, train::StepOptions options, const CompileOptions& compile,
+TrainingStep make_step(const Network& n, train::StepOptions options, CompileOptions compile,
                        const Context& context) {
   options.undecayed = nn::without_decay(n.specs);
+  compile.gather_again = options.split.shard == train::Shard::weights;
   TrainingStep s{Plan(train::train_step(n.loss, options), context, compile), {}};
-  for (const auto& [name, tensor] : n.weights) s.plan.bind(name, tensor.clone());
+  for (const nn::Weight& w : n.specs) {
+    const Tensor& whole = n.weights.at(w.name);
+    const bool split = w.trained && train::is_split(whole.type(), options.split);
+    s.plan.bind(w.name, (split ? train::part_of(whole, options.split) : whole).clone());
+  }
   s.plan.bind_missing();
   s.inputs = train::step_inputs({.step = 0, .lr = 1e-4}, options);
   for (const Source& source : s.plan.graph().sources()) {
@@ -56,6 +61,12 @@ TrainingStep make_step(const Network& n, train::StepOptions options, const Compi
     s.inputs[source.name] = t;
   }
   return s;
+}
+
+// Each rank has the whole batch of a case, and the same inputs.
+train::Split split_of(const Context& context, train::Shard shard) {
+  const Communicator* c = context.device->communicator();
+  return c ? train::Split{.ranks = c->ranks(), .rank = c->rank(), .shard = shard} : train::Split{};
 }
 
 double number(const NamedTensors& out, const char* name) {
@@ -78,6 +89,7 @@ BenchResult time_step(TrainingStep& s, const Context& context, Ceilings& ceiling
   constexpr int steps = 30;
   BenchResult r = result_of_plan(context, s.plan, s.inputs, steps, dtype, ceilings);
   r.op = "train_step";
+  r.ranks = split_of(context, {}).ranks;
   return r;
 }
 
@@ -96,7 +108,8 @@ BenchResult bench_large(const Context& context, const NetworkCase& m, const Mode
   const auto start = std::chrono::steady_clock::now();
   const Network network = make_network(m, {.precond = "eps"});
   TrainingStep s =
-      make_step(network, {.dtype = dtype, .ema = false}, {.recompute = what.recompute}, context);
+      make_step(network, {.dtype = dtype, .ema = false, .split = split_of(context, what.shard)},
+                {.recompute = what.recompute}, context);
   const double loss = number(s.plan.run(s.inputs), "loss");
   const std::chrono::duration<double> first_step = std::chrono::steady_clock::now() - start;
   check_learning(m, loss, s);
@@ -135,7 +148,8 @@ void bench_models(const Context& context, const ModelBench& what, Ceilings& ceil
     const NamedTensors want = plain.plan.run(plain.inputs);
     for (const DType d : {DType::f32, DType::bf16}) {
       if (!context.device->fast_in(d)) continue;
-      TrainingStep s = make_step(network, {.dtype = d}, {.recompute = what.recompute}, context);
+      TrainingStep s = make_step(network, {.dtype = d, .split = split_of(context, what.shard)},
+                                 {.recompute = what.recompute}, context);
       check_step(m, s.plan.run(s.inputs), want, d);
       BenchResult r = time_step(s, context, ceilings, d);
       r.example = m.name;

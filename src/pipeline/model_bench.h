@@ -9,6 +9,7 @@
 
 #include "runtime/fit.h"
 #include "runtime/op_bench.h"
+#include "train/split.h"
 
 namespace ebb {
 
@@ -16,10 +17,11 @@ namespace ebb {
 std::vector<std::string> model_bench_names(const Device& device);
 
 struct ModelBench {
-  std::string filter;               // runs the cases whose name contains it
-  Recompute recompute = {};         // of training steps
-  bool profile = false;             // measure each step of the plans as well
-  std::optional<DType> dtype = {};  // of evaluations, in place of the usual ones
+  std::string filter;                       // runs the cases whose name contains it
+  Recompute recompute = {};                 // of training steps
+  bool profile = false;                     // measure each step of the plans as well
+  std::optional<DType> dtype = {};          // of evaluations, in place of the usual ones
+  train::Shard shard = train::Shard::none;  // of training steps, where the device is one of several
 };
 
 // In which evaluations are measured: the one that was asked for, else those of `usual` that the

@@ -35,6 +35,7 @@ struct BenchResult {
   // Training steps on an accelerator: host time to enqueue one, and the time from the network's
   // config to the end of the first step.
   double host_us = 0, first_step_s = 0;
+  int64_t ranks = 1;  // devices that make a training step together, each of the case's batch
   // Of evaluations of a network with hashed weights and inputs (nn/hashed_weights.h): the l2 norm
   // of the output and its first projections, for another program to compare.
   std::vector<double> check = {};

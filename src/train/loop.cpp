@@ -255,6 +255,7 @@ class Run {
 
   [[noreturn]] void not_finite(const NamedTensors& out, const NamedTensors& inputs) {
     diverged_ = true;
+    report(ranks::Phase::alone);
     const std::string found = place_of_fault(inputs);
     // Nothing was changed by this step: the state is the one before it.
     // The older checkpoints stay: what led here may have spoilt the newest weights already.
@@ -320,8 +321,9 @@ class Run {
 
   // Who stops a run wants the end soon: it has its checkpoint, but no picture that is not due.
   void between_steps(const std::optional<Stop>& why) {
-    const bool last = why.has_value(), finished = last && *why != TrainResult::Stop::signal;
+    const bool last = why.has_value(), finished = last && *why != Stop::signal;
     const bool first = state_.step == first_ + 1;
+    report(ranks::Phase::alone);  // what takes long is no step
     if (job_.validation && (last || first || due(job_.validation->every))) validate();
     if (last || first || (due(c_.log_every) && seconds_since(said_) >= between_lines)) {
       said_ = Clock::now();
@@ -334,7 +336,6 @@ class Run {
     const bool saves = last || due(c_.checkpoint_every);
     if (saves || sample) fetch_state(plan_, state_, context_);  // with all ranks
     if (!leads()) return;
-    if (saves || sample) report(ranks::Phase::alone);
     if (saves) {
       metrics_->flush();  // a run that goes on from the checkpoint has the lines before it
       save(c_.keep);

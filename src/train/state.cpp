@@ -9,6 +9,11 @@ namespace {
 
 constexpr int64_t copies = 4;  // of a trained weight: itself, its average and moments
 
+// Whether the state comes to the host of this rank: to that of the one that writes it.
+bool is_wanted(const Device& device) {
+  return !device.communicator() || device.communicator()->rank() == 0;
+}
+
 // The whole of a tensor that each rank has a part of.
 void gather_whole(const Tensor& part, const Tensor& whole, const Context& context) {
   Device& device = *context.device;
@@ -17,7 +22,7 @@ void gather_whole(const Tensor& part, const Tensor& whole, const Context& contex
       device.on_host() ? whole : Tensor(whole.type(), context.allocate(whole.bytes()));
   const Communicator::Operand operand{in.raw(), out.raw(), part.numel(), part.dtype()};
   device.communicator()->all_gather({&operand, 1});
-  if (!device.on_host()) device.copy(out, whole);
+  if (!device.on_host() && is_wanted(device)) device.copy(out, whole);
 }
 
 }  // namespace
@@ -60,10 +65,10 @@ void bind_state(Plan& plan, const TrainState& state, const Split& split) {
 void fetch_state(const Plan& plan, TrainState& state, const Context& context) {
   for (auto& [name, host] : state.tensors) {
     const Tensor& own = plan.bound(name);
-    if (own.type() == host.type())
-      host = plan.fetch(name);
-    else
+    if (own.type() != host.type())
       gather_whole(own, host, context);
+    else if (is_wanted(*context.device))
+      host = plan.fetch(name);
   }
 }
 

@@ -28,7 +28,7 @@ void check_training_memory(const nn::Weights& weights);
 // Gives the plan the state's tensors, or this rank's parts. On the host the plan then works in the
 // state's own memory; elsewhere fetch_state() brings it up to date.
 void bind_state(Plan& plan, const TrainState& state, const Split& split = {});
-// All ranks call it. Parts come together where `device` and the plan's parts are.
+// All ranks call it; the state of rank 0 is up to date then.
 void fetch_state(const Plan& plan, TrainState& state, const Context& context);
 // Names a weight, average or moment with NaN or infinity, and where; "" if all are finite.
 std::string first_not_finite(const TrainState& state);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
+#include "apps/cli/ranks.h"
 #include "apps/cli/terminal.h"
 #include "base/byte_size.h"
 #include "base/error.h"
@@ -24,7 +25,7 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string filter, recompute = "off", dtype = "auto", file, size;
+  std::string filter, recompute = "off", dtype = "auto", file, size, gpus, shard = "none";
   bool profile = false;
   CommonOptions common;
   void fields(auto&& f) {
@@ -34,6 +35,9 @@ struct Options {
     f("dtype", dtype,
       "evaluations of networks: f32 or bf16, also where the device is slow in it; auto: what it is "
       "fast in");
+    f("gpus", gpus,
+      "training steps: on so many GPUs of this machine, or on all, each with the case's batch");
+    f("shard", shard, "training steps on several GPUs: none, optimizer or weights, as `ebb train`");
     f("profile", profile, "of plans: also the time of each kernel, the longest uses first");
     f("file", file, "bench load: the safetensors file whose weights are loaded");
     f("size", size, "bench load: of a temporary file of random weights, such as 5GB");
@@ -74,6 +78,7 @@ void print_json(const BenchResult& r, const nlohmann::ordered_json& tuning) {
                             {"us", l.us},
                             {"flops", l.cost.flops},
                             {"bytes", l.cost.bytes}});
+  if (r.ranks > 1) j["ranks"] = r.ranks;
   cli::print_json(j);
   std::fflush(stdout);
 }
@@ -148,21 +153,21 @@ std::optional<DType> dtype_of(const Options& o) {
   return parse_dtype(o.dtype);
 }
 
-int run(const Options& o) {
-  if (o.filter == "load") return run_load(o);
-  require(o.file.empty() && o.size.empty(), "bench: --file and --size are for bench load");
+int run_rank(const Options& o, ranks::TcpGroup* group) {
   const Recompute recompute = parse_recompute(o.recompute);
-  const Context context = open_device(o.common);
+  const Context context = open_device(o.common, group);
   check_filter(o, recompute, *context.device);
   Ceilings c = measure_ceilings(context);
-  std::fprintf(stderr, "%s\ncopy %.1f GB/s, matmul f32 %.3f TFLOP/s, bf16 %.3f TFLOP/s\n",
-               context.device->description().c_str(), c.bytes_per_second * 1e-9,
-               c.flops_f32 * 1e-12, c.flops_bf16 * 1e-12);
-  if (!o.common.json)
+  if (!is_quiet())
+    std::fprintf(stderr, "%s\ncopy %.1f GB/s, matmul f32 %.3f TFLOP/s, bf16 %.3f TFLOP/s\n",
+                 context.device->description().c_str(), c.bytes_per_second * 1e-9,
+                 c.flops_f32 * 1e-12, c.flops_bf16 * 1e-12);
+  if (!o.common.json && !is_quiet())
     std::printf("%-16s %-22s %-5s %-22s %10s %7s %9s %9s %6s\n", "op", "example", "dtype", "kernel",
                 "us", "spread", "GB/s", "TFLOP/s", "%peak");
   TuningCosts told = context.tuner ? context.tuner->costs() : TuningCosts{};
   const auto report = [&](const BenchResult& r) {
+    if (is_quiet()) return;
     require(std::ferror(stdout) == 0, "bench: nobody reads the results any more");
     nlohmann::ordered_json tuning;
     if (context.tuner && context.tuner->costs().contests > told.contests) {
@@ -179,7 +184,8 @@ int run(const Options& o) {
     std::fflush(stdout);
   };
   bench_ops(context, o.filter, c, report);
-  const ModelBench networks{o.filter, recompute, o.profile, dtype_of(o)};
+  const ModelBench networks{o.filter, recompute, o.profile, dtype_of(o),
+                            train::parse_shard(o.shard)};
   bench_models(context, networks, c, report);
   bench_denoise(context, networks, c, report);
   bench_components(context, networks, c, report);
@@ -187,6 +193,14 @@ int run(const Options& o) {
   if (!o.filter.empty()) bench_loras(context, o.filter, report);
   bench_pictures(context, o.filter, report);
   return 0;
+}
+
+int run(const Options& o) {
+  if (o.filter == "load") return run_load(o);
+  require(o.file.empty() && o.size.empty(), "bench: --file and --size are for bench load");
+  if (const auto code = start_copies(o.gpus, o.common.device)) return *code;
+  const auto group = join_group();
+  return run_ranked(group.get(), [&] { return run_rank(o, group.get()); });
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Measures training steps on several GPUs of this machine: ebb on one and on many, by each way to
+split, and PyTorch's DistributedDataParallel with torch.compile, interleaved in one run.
+
+    python bench/ranks.py --gpus 2
+    python bench/ranks.py --gpus 2 --cases dit_xl2 --shards none optimizer --rounds 2
+
+Every rank has the case's batch (weak scaling): with N GPUs a step trains N times the images. Needs
+build/ebb with CUDA, NCCL, and for the other side a Python with PyTorch (--python; --only ebb leaves
+it out). Prints a table and appends JSON lines to bench/results/ranks.jsonl. The exit code is 0 only
+if there is a figure for everything.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CASES = ["unet64", "adm64", "dit_xl2"]
+ATTENTION = {"dit_xl2": ["--attention", "cudnn_attention", "flash_attention",
+                         "efficient_attention", "math"]}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpus", type=int, required=True)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
+    parser.add_argument("--shards", nargs="+", choices=["none", "optimizer", "weights"],
+                        default=["none", "optimizer", "weights"])
+    parser.add_argument("--rounds", type=int, default=2, help="turns of all; medians count")
+    parser.add_argument("--only", choices=["ebb", "torch"])
+    parser.add_argument("--ebb", default=str(ROOT / "build/ebb"))
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/ranks.jsonl")
+    return parser.parse_args()
+
+
+def last_line(command):
+    """The last JSON line of a command; none, with its last words on standard error, if it fails."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode == 0 and lines:
+        return json.loads(lines[-1])
+    print(done.stderr[-1500:], file=sys.stderr)
+    return None
+
+
+def ebb_step(args, case, gpus, shard):
+    flags = ["--gpus", gpus, "--shard", shard] if gpus > 1 else []
+    line = last_line([args.ebb, "bench", f"train_step/{case}", "--json", *flags])
+    return line and {"ms": line["us"] / 1e3, "memory_gb": line["memory_gb"]}
+
+
+def torch_step(args, case, gpus):
+    script = ROOT / "bench/torch/gpu_step.py"
+    start = [args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", gpus]
+    line = last_line([*start, script, case, "--modes", "compile", *ATTENTION.get(case, [])])
+    return line and {"ms": line["median_ms"], "memory_gb": line.get("peak_gib", 0) * 1.073741824}
+
+
+def sides(args):
+    """What is measured, by name."""
+    out = {}
+    if args.only != "torch":
+        out["ebb, one"] = lambda case: ebb_step(args, case, 1, "none")
+        for shard in args.shards:
+            out[f"ebb, {shard}"] = lambda case, s=shard: ebb_step(args, case, args.gpus, s)
+    if args.only != "ebb":
+        out["torch, one"] = lambda case: torch_step(args, case, 1)
+        out["torch, DDP"] = lambda case: torch_step(args, case, args.gpus)
+    return out
+
+
+def gpu_name():
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return subprocess.run(query, capture_output=True, text=True).stdout.splitlines()[0]
+
+
+def main():
+    args = arguments()
+    whole, gpu = True, gpu_name()
+    for case in args.cases:
+        found = {name: [] for name in sides(args)}
+        for _ in range(args.rounds):
+            for name, measure in sides(args).items():
+                result = measure(case)
+                whole = whole and result is not None
+                if result:
+                    found[name].append(result)
+                    print(f"{case} {name}: {result['ms']:.3f} ms", file=sys.stderr, flush=True)
+        report(args, case, gpu, found)
+    return 0 if whole else 1
+
+
+def report(args, case, gpu, found):
+    """A row a side: milliseconds, scaling against the same side on one GPU, memory."""
+    ms = {name: statistics.median(r["ms"] for r in all) for name, all in found.items() if all}
+    print(f"\n{case}, {args.gpus} x {gpu}, milliseconds a step, each GPU with the case's batch")
+    for name, value in ms.items():
+        one = ms.get(name.split(",")[0] + ", one")
+        scaling = one / value if one else float("nan")
+        memory = found[name][-1]["memory_gb"]
+        print(f"  {name:16} {value:9.3f} ms  {100 * scaling:6.1f} %  {memory:6.2f} GB")
+        line = {"bench": "ranks", "case": case, "side": name, "gpu": gpu, "ms": round(value, 4),
+                "gpus": 1 if name.endswith("one") else args.gpus, "rounds": len(found[name]),
+                "scaling": round(scaling, 4), "memory_gb": round(memory, 3),
+                "time": time.strftime("%Y-%m-%d")}
+        with args.out.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
