@@ -12,8 +12,9 @@ set(support_sources ${support}/source_folder.cpp ${support}/golden_file.cpp)
 # Paths are compiled into one file each: all other objects are the same in every clone.
 set_source_files_properties(${support}/source_folder.cpp PROPERTIES COMPILE_DEFINITIONS
                             EBB_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-set_source_files_properties(${support}/program.cpp PROPERTIES
-                            COMPILE_DEFINITIONS EBB_PROGRAM="$<TARGET_FILE:ebb>")
+set_source_files_properties(
+  ${support}/program.cpp PROPERTIES COMPILE_DEFINITIONS
+  "EBB_PROGRAM=\"$<TARGET_FILE:ebb>\";EBB_RANK_PROGRAM=\"$<TARGET_FILE:rank_program>\"")
 
 function(ebb_test_program name engine)
   add_executable(${name} ${ARGN} ${support_sources})
@@ -49,7 +50,8 @@ endfunction()
 
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*/test.cpp src/*_test.cpp tests/*.cpp)
 list(FILTER test_sources EXCLUDE REGEX "/tests/fuzz/")
-list(REMOVE_ITEM test_sources ${support_sources} ${support}/stand_in_torch.cpp)
+list(REMOVE_ITEM test_sources ${support_sources} ${support}/stand_in_torch.cpp
+     ${support}/rank_program.cpp ${support}/fake_nccl.cpp)
 if(NOT EBB_CUDA)
   list(FILTER test_sources EXCLUDE REGEX "${ebb_cuda_files}")
 endif()
@@ -74,7 +76,7 @@ elseif(test_sources)
   list(REMOVE_ITEM test_sources ${sampler_tests})
   ebb_test_program(ebb_sampler_tests ebb_samplers_static ${sampler_tests})
   ebb_test_program(ebb_tests ebb_engine ${test_sources})
-  add_dependencies(ebb_tests ebb stand_in_torch)
+  add_dependencies(ebb_tests ebb stand_in_torch fake_nccl rank_program)
   if(EBB_CUDA)
     ebb_cuda_tests(ebb_tests)
   endif()
@@ -90,6 +92,21 @@ if(NOT EBB_SANITIZE)
   set_source_files_properties(
     ${CMAKE_SOURCE_DIR}/src/torch/torch_test.cpp
     PROPERTIES COMPILE_DEFINITIONS EBB_STAND_IN_TORCH="$<TARGET_FILE:stand_in_torch>")
+endif()
+
+if(NOT EBB_SANITIZE)
+  add_library(fake_nccl SHARED ${support}/fake_nccl.cpp)
+  target_link_libraries(fake_nccl PRIVATE ebb_options)
+  set_source_files_properties(
+    ${CMAKE_SOURCE_DIR}/src/backend/cuda/nccl/nccl_test.cpp
+    PROPERTIES COMPILE_DEFINITIONS EBB_FAKE_NCCL="$<TARGET_FILE:fake_nccl>")
+endif()
+
+if(NOT EBB_SANITIZE)
+  # What tests run as several ranks.
+  add_executable(rank_program ${support}/rank_program.cpp)
+  target_include_directories(rank_program PRIVATE tests)
+  target_link_libraries(rank_program PRIVATE ebb_compute ebb_options)
 endif()
 
 # A check is a script that lists violations and that knows, with --self-test, a tree that has some.

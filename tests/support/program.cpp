@@ -7,4 +7,9 @@ const std::string& program_path() {
   return path;
 }
 
+const std::string& rank_program_path() {
+  static const std::string path = EBB_RANK_PROGRAM;
+  return path;
+}
+
 }  // namespace ebb::testing

@@ -38,6 +38,8 @@ inline Output run_command(const std::string& command) {
 
 // The program that is tested.
 const std::string& program_path();
+// One that tests run as several ranks: rank_program.cpp.
+const std::string& rank_program_path();
 
 inline Output run_program(const std::string& words) {
   return run_command(str("'", program_path(), "' ", words));

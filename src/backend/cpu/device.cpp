@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "backend/cpu/mpi_communicator.h"
 #include "backend/cpu/onednn.h"
 #include "base/error.h"
 #include "core/device.h"
@@ -45,6 +46,7 @@ class CpuDevice final : public Device {
     if (from.bytes() > 0) std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
   }
   void synchronize() override {}
+  void join(RankGroup& group) override { communicator_ = ebb::cpu::mpi_communicator(group); }
 
  private:
   int64_t threads_;

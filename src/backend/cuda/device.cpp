@@ -1,12 +1,16 @@
 #include "backend/cuda/device.h"
 
+#include <array>
+#include <exception>
 #include <mutex>
+#include <sstream>
 #include <utility>
 
 #include "backend/cuda/blocking.h"
 #include "backend/cuda/compiled_code.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/generated/cluster_occupancy.h"
+#include "backend/cuda/nccl/communicator.h"
 #include "backend/cuda/ptx/compiler.h"
 #include "backend/cuda/staging.h"
 #include "backend/cuda/thread_state.h"
@@ -81,6 +85,23 @@ int attribute(cudaDeviceAttr a, int index) {
   return value;
 }
 
+// Of the GPU, or of the part of it that is a device here.
+std::string uuid_of(int index) {
+  cudaDeviceProp properties = {};
+  check(cudaGetDeviceProperties(&properties, index), "asking for the device's number");
+  std::ostringstream out;
+  for (const char byte : properties.uuid.bytes)
+    out << std::hex << static_cast<int>(static_cast<uint8_t>(byte)) << ' ';
+  return out.str();
+}
+
+std::string bus_id_of(int index) {
+  std::array<char, 32> text{};
+  check(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), index),
+        "asking for the device's place");
+  return text.data();
+}
+
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 }  // namespace
@@ -133,6 +154,8 @@ CudaDevice::CudaDevice(Chip chip)
 
 CudaDevice::~CudaDevice() {
   if (index_ < 0) return;
+  if (std::uncaught_exceptions() > 0)
+    communicator_.reset();  // what waits for others would for ever
   for (const cudaStream_t s : side_streams_) cudaStreamSynchronize(s);
   cudaStreamSynchronize(stream_);
   communicator_.reset();
@@ -224,7 +247,7 @@ void CudaDevice::fill(const Tensor& to, const ReadBytes& read) {
 Staging& CudaDevice::staging() {
   require_here();
   const std::lock_guard lock(staging_->making);
-  if (!staging_->staging) staging_->staging = std::make_unique<Staging>();
+  if (!staging_->staging) staging_->staging = std::make_unique<Staging>(index_);
   return *staging_->staging;
 }
 
@@ -292,6 +315,22 @@ void CudaDevice::run_loading(const std::function<void()>& work) {
   const OnDevice here(index_);
   const RelaxedCapture relaxed;
   work();
+}
+
+// The first of each collective connects the GPUs, which no graph may record.
+void CudaDevice::join(RankGroup& group) {
+  require_here();
+  check(cudaSetDevice(index_), "choosing the device");
+  const RelaxedCapture relaxed;
+  nccl::check_own_gpu(group, uuid_of(index_), str("GPU ", bus_id_of(index_), " of ", chip_.name));
+  communicator_ = nccl::communicator(nccl::library(), group, [this] { return stream(); });
+  const auto few = allocate(2 * group.ranks() * size_of(DType::f32));
+  auto* const in = static_cast<float*>(few->data());
+  const std::array one = {Communicator::Operand{.in = in, .out = in + group.ranks(), .count = 1}};
+  for (const auto collective : {&Communicator::all_reduce, &Communicator::reduce_scatter,
+                                &Communicator::all_gather, &Communicator::broadcast})
+    (communicator_.get()->*collective)(one);
+  synchronize();
 }
 
 }  // namespace ebb::cuda

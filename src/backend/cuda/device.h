@@ -55,6 +55,8 @@ class CudaDevice final : public Device {
   void wait(const Event& event) override;
   void run_on(void* stream, const std::function<void()>& work) override;
   void run_loading(const std::function<void()>& work) override;
+  // The device becomes that of the calling thread, which trains on it.
+  void join(RankGroup& group) override;
 
   // Where kernels go: the stream of the calling thread's OnStream, else the device's own.
   cudaStream_t stream() const;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cuda/error.h"
+#include "backend/cuda/thread_state.h"
 #include "core/chunks.h"
 
 namespace ebb::cuda {
@@ -38,7 +39,7 @@ char* Staging::pinned() {
 }
 
 // What throws from here on finds the memory and the events that there are released.
-Staging::Staging() : Staging(pinned()) {
+Staging::Staging(int device) : Staging(device, pinned()) {
   for (cudaEvent_t& e : used_)
     check(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
   for (size_t i = 0; i < slots; ++i) free_.push_back(i);
@@ -51,6 +52,7 @@ Staging::~Staging() {
 }
 
 void Staging::put(char* to, int64_t at, size_t count, const ReadBytes& read, cudaStream_t stream) {
+  const OnDevice here(device_);  // a thread that reads would begin to use the first one
   const Taken taken(*this);
   char* const pinned = memory_ + taken.index() * slot_bytes;
   const cudaEvent_t used = used_[taken.index()];

@@ -14,7 +14,7 @@ namespace ebb::cuda {
 
 class Staging {
  public:
-  Staging();
+  explicit Staging(int device);  // its index, which is the current one
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -27,12 +27,13 @@ class Staging {
 
  private:
   class Taken;
-  explicit Staging(char* pinned) : memory_(pinned) {}
+  Staging(int device, char* pinned) : device_(device), memory_(pinned) {}
   static char* pinned();
   void put(char* to, int64_t at, size_t count, const ReadBytes& read, cudaStream_t stream);
 
   static constexpr size_t slot_bytes = size_t{1} << 20;
   static constexpr size_t slots = 32;  // more than threads that read
+  int device_;
   char* memory_ = nullptr;
   std::array<cudaEvent_t, slots> used_ = {};  // when a slot may be written again
   std::mutex mutex_;                          // of free_

@@ -35,8 +35,8 @@ const OpDef& def::all_gather() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
-                       .examples = examples,
-                       .collective = true};
+                       .collective = true,
+                       .examples = examples};
   return d;
 }
 

@@ -32,8 +32,8 @@ const OpDef& def::all_reduce() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
-                       .examples = examples,
-                       .collective = true};
+                       .collective = true,
+                       .examples = examples};
   return d;
 }
 

@@ -31,8 +31,8 @@ const OpDef& def::broadcast() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
-                       .examples = examples,
-                       .collective = true};
+                       .collective = true,
+                       .examples = examples};
   return d;
 }
 

@@ -36,8 +36,8 @@ const OpDef& def::reduce_scatter() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
-                       .examples = examples,
-                       .collective = true};
+                       .collective = true,
+                       .examples = examples};
   return d;
 }
 

@@ -1,0 +1,92 @@
+// The thread of a rank that speaks with the others. Rank 0's is a Hub, any other's a Spoke.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "ranks/assemble.h"
+
+namespace ebb::ranks {
+
+class Control {
+ public:
+  Control(const Assembly& assembly, int64_t rank, const Limits& limits);
+  virtual ~Control() = default;
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+  void start();
+
+  // Of the main thread.
+  std::vector<std::string> gather(std::string_view own);
+  void report(int64_t step, Phase phase);
+  [[noreturn]] void fail(std::string_view error);
+  // How the group ends; returns when the others know. Once.
+  enum class Leaving : uint8_t { in_order, with_an_error };
+  void leave_group(Leaving how);
+
+ protected:
+  // A turn of the thread: what arrived and what the main thread wants. False: it is done.
+  virtual bool turn() = 0;
+  virtual std::vector<Connection*> connections() = 0;
+
+  double now() const { return now_; }
+  Progress progress();  // of this rank
+  bool beat_due();
+  // What the main thread wants to say, once each.
+  struct Wishes {
+    std::optional<std::string> text, error;
+    std::optional<Leaving> leaving;
+  };
+  Wishes take_wishes();
+  void deliver(std::vector<std::string> texts);  // to the main thread
+  void no_more_gathers(std::string_view why);    // for the main thread
+  // Ends the process; rank 0 may finish the file that it writes first.
+  [[noreturn]] void end_process();
+
+  const int64_t rank_;
+  const Member& member(int64_t rank) const { return members_[static_cast<size_t>(rank)]; }
+
+  const std::vector<Member> members_;
+  const Limits limits_;
+
+ private:
+  void loop();
+  void wait();
+  void advance_clock();
+  void wake() const;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // under the mutex
+  Wishes wishes_;
+  std::deque<std::vector<std::string>> gathered_;
+  std::string no_gathers_;  // why none comes any more
+  int64_t step_ = 0;
+  Phase phase_ = Phase::start;
+  uint64_t reports_ = 0;
+  std::array<double, phases> longest_{};
+  std::chrono::steady_clock::time_point phase_began_;
+  // of the thread
+  double now_ = 0, beat_at_ = 0;
+  double phase_since_ = 0;
+  uint64_t reports_seen_ = 0;
+  std::chrono::steady_clock::time_point clock_;
+  Socket wake_;  // an event descriptor
+  std::jthread thread_;
+};
+
+std::unique_ptr<Control> make_hub(Assembly assembly, const Limits& limits);
+std::unique_ptr<Control> make_spoke(Assembly assembly, int64_t rank, const Limits& limits);
+
+// The bodies of frames.
+std::string body_of(const Progress& progress);
+Progress progress_of(std::string_view body);
+
+constexpr double farewell_seconds = 2;  // at most, until the others have taken a last message
+
+}  // namespace ebb::ranks
