@@ -8,6 +8,7 @@
 #define X(name)                                                 \
   namespace ebb::backend::name {                                \
   std::shared_ptr<ebb::Device> open(const ebb::DeviceOptions&); \
+  int64_t count();                                              \
   }
 #include "ebb/gen/backends.inc"
 #undef X
@@ -18,11 +19,12 @@ namespace {
 struct Backend {
   std::string_view name;
   std::shared_ptr<Device> (*open)(const DeviceOptions&);
+  int64_t (*count)();
 };
 
 const std::vector<Backend>& backends() {
   static const std::vector<Backend> list = {
-#define X(name) {#name, backend::name::open},
+#define X(name) {#name, backend::name::open, backend::name::count},
 #include "ebb/gen/backends.inc"
 #undef X
   };
@@ -72,6 +74,11 @@ Context open_context(std::string_view name, const DeviceOptions& options) {
           ")");
   require(text != "cpu", "device: this library computes on GPUs alone, it has no kernels for cpu");
   fail_unknown("device: unknown name", text, known);
+}
+
+int64_t count_devices(std::string_view backend) {
+  const Backend* b = find_backend(backend);
+  return b ? b->count() : 0;
 }
 
 }  // namespace ebb

@@ -31,5 +31,7 @@ struct Context {
 // chip that is described and need not be here: graphs can be lowered for it, nothing runs. Throws
 // Error that names what is missing, or the nearest name.
 Context open_context(std::string_view backend, const DeviceOptions& options = {});
+// How many devices of a backend are here; 0 also where this program has no such backend.
+int64_t count_devices(std::string_view backend);
 
 }  // namespace ebb

@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "io/file.h"
 #include "nn/network.h"
+#include "ranks/agree.h"
 #include "train/diagnose.h"
 #include "train/loader.h"
 #include "train/run_folder.h"
@@ -114,6 +115,9 @@ class Run {
 
  private:
   bool leads() const { return options_.split.rank == 0; }
+  void report(ranks::Phase phase) const {
+    if (job_.ranks) job_.ranks->report(state_.step, phase);
+  }
   bool alone() const { return options_.split.ranks == 1; }
   void say(std::string_view text) const {
     if (job_.hooks.log && leads()) job_.hooks.log(text);
@@ -225,6 +229,7 @@ class Run {
   void micro_batch(StepInputs& in) {
     const bool last = in.micro_batch + 1 == in.micro_batches;
     const auto start = Clock::now();
+    report(ranks::Phase::batch);
     batch_ = next_();
     in.report.preparing += seconds_since(start);
     if (last && !alone()) {
@@ -233,6 +238,7 @@ class Run {
     }
     Plan& plan = last ? plan_ : *accumulation_;
     const NamedTensors inputs = inputs_of(plan, in);
+    report(ranks::Phase::step);
     const NamedTensors out = plan.run(inputs);
     const Reports told = read_reports(out);
     now_.loss += told.loss / static_cast<double>(in.micro_batches);
@@ -328,6 +334,7 @@ class Run {
     const bool saves = last || due(c_.checkpoint_every);
     if (saves || sample) fetch_state(plan_, state_, context_);  // with all ranks
     if (!leads()) return;
+    if (saves || sample) report(ranks::Phase::alone);
     if (saves) {
       metrics_->flush();  // a run that goes on from the checkpoint has the lines before it
       save(c_.keep);
@@ -416,11 +423,31 @@ class Run {
 
 }  // namespace
 
+namespace {
+
+// What must be the same on all ranks, so that they train one network on one set of images.
+std::vector<ranks::Fact> facts_of(const TrainJob& job, const Context& context) {
+  TrainConfig settings = job.config;
+  settings.threads = 0;
+  settings.gpus.clear();
+  return {{"version", version},
+          {"settings", to_json(settings)},
+          {"model", job.info.model},
+          {"network", job.info.model_config},
+          {"diffusion", job.info.diffusion_config},
+          {"data", job.data},
+          {"device", context.device->description()},
+          {"checkpoint", job.config.resume ? str(last_checkpoint(job.config.out)) : "none"}};
+}
+
+}  // namespace
+
 TrainResult train(TrainJob job, const Context& context) {
   check(job.config, split_of(job.config, job.ranks).ranks);
   // The other ranks' folder is rank 0's, which may have begun.
   if (!job.ranks || job.ranks->rank() == 0)
     check_run_folder(job.config.out, job.config.resume, job.config.overwrite);
+  if (job.ranks) ranks::check_equal(*job.ranks, facts_of(job, context));
   // Compiling and measuring kernels may take long and cannot be polled.
   std::optional<EndOnSignal> preparing(
       std::in_place, "train: interrupted before the first step; nothing was written");

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "core/communicator.h"
+#include "ranks/tcp_group.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/dataset.h"
@@ -45,7 +45,7 @@ struct TrainJob {
   Hooks hooks = {};
   // Of a run of several ranks, whose device has joined the group; null: there is one. `loss` and
   // the batches are this rank's share then. Rank 0 writes the folder and calls the hooks.
-  RankGroup* ranks = nullptr;
+  ranks::TcpGroup* ranks = nullptr;
 };
 
 struct TrainResult {

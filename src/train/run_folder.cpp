@@ -53,12 +53,13 @@ std::string sample_file(const std::string& folder, int64_t step) {
 
 namespace {
 
-// None where there is no folder yet, or its file system knows no locks.
-RunLock lock_run_folder(const std::string& folder) {
+// `operation`: LOCK_EX to write; LOCK_SH to look whether somebody does, as the ranks of a run may
+// at once. None where there is no folder yet, or its file system knows no locks.
+RunLock lock_run_folder(const std::string& folder, int operation) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return {};
   RunLock lock(nullptr, [fd](void*) { ::close(fd); });
-  require(::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK,
+  require(::flock(fd, operation | LOCK_NB) == 0 || errno != EWOULDBLOCK,
           "out: another process is training in the folder  ", folder);
   return lock;
 }
@@ -105,7 +106,7 @@ void put_aside_halves(const std::string& folder, const std::function<void(std::s
 }  // namespace
 
 void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
-  lock_run_folder(folder);
+  lock_run_folder(folder, LOCK_SH);
   io::check_can_fill(folder, "out");
   if (resume) {
     last_checkpoint(folder);
@@ -130,7 +131,7 @@ void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
 RunLock begin_run_folder(const std::string& folder, bool overwrite,
                          const std::function<void(std::string_view)>& say) {
   io::make_folder(folder, "out");
-  RunLock lock = lock_run_folder(folder);
+  RunLock lock = lock_run_folder(folder, LOCK_EX);
   std::error_code error;
   std::vector<fs::path> gone;
   if (!overwrite)

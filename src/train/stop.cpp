@@ -57,6 +57,7 @@ void keep_line(std::string_view said) {
   // A terminal shows ^C where the cursor is.
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   line_length = 0;
+  if (said.empty()) return;
   if (terminal) line[line_length++] = '\n';
   const size_t n = std::min(said.size(), line.size() - line_length - 1);
   std::copy_n(said.begin(), n, line.begin() + static_cast<std::ptrdiff_t>(line_length));

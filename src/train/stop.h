@@ -15,8 +15,9 @@ constexpr std::array stop_signals = {SIGINT, SIGTERM, SIGHUP};
 using HandlersBefore = std::array<struct sigaction, stop_signals.size()>;
 
 // While an instance exists, the first of the signals is only recorded, and `said` written as a line
-// on standard error at once. A further one within a second of the first counts as the same request,
-// a later one ends the process as usual. One instance of either class at a time.
+// on standard error at once, unless it is empty. A further one within a second of the first counts
+// as the same request, a later one ends the process as usual. One instance of either class at a
+// time.
 class StopSignals {
  public:
   explicit StopSignals(std::string_view said);

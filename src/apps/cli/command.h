@@ -42,6 +42,7 @@ struct CommonOptions {
   bool json = false;
   std::string device = "auto", tune = "off";
   int64_t threads = 0;
+  int64_t index = 0;  // of the GPU among those here
   void fields(auto&& f) {
     f("json", json, "print one JSON object on standard output, all else on standard error");
     f("device", device, "auto, cpu or cuda; explain also takes cuda:h200, a GPU that is not here");

@@ -55,7 +55,7 @@ bool knows_sequences() {
 Context open_device(CommonOptions o) {
   resolve(o);
   check_choices(o, [](std::string_view field) { return str(field, ": unknown value"); });
-  Context c = open_context(o.device, {.threads = o.threads});
+  Context c = open_context(o.device, {.threads = o.threads, .index = static_cast<int>(o.index)});
   handle_file_faults();
   const char* over = isatty(STDERR_FILENO) != 0 && knows_sequences() ? "\r\033[K" : "";
   c.log = [over](std::string_view line) {  // over the line of progress

@@ -62,4 +62,6 @@ std::shared_ptr<Device> open(const DeviceOptions& options) {
   return std::make_shared<CpuDevice>(options.threads ? options.threads : usable_cores());
 }
 
+int64_t count() { return 1; }
+
 }  // namespace ebb::backend::cpu

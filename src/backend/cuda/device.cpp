@@ -375,4 +375,9 @@ std::shared_ptr<Device> open(const DeviceOptions& options) {
   return std::make_shared<ebb::cuda::CudaDevice>(options.index);
 }
 
+int64_t count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
 }  // namespace ebb::backend::cuda

@@ -1,12 +1,12 @@
 // ebb train: a model from images.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/ranks.h"
 #include "apps/cli/terminal.h"
 #include "apps/cli/train_data.h"
 #include "base/choices.h"
@@ -41,7 +41,9 @@ struct Options {
   nlohmann::ordered_json network_section;  // of the file
   std::string data_text;                   // what is trained on, for people
   std::vector<std::string> class_names;    // of the data
-  FieldTexts before;                       // fixed_settings() of the run that goes on
+  std::shared_ptr<ranks::TcpGroup> ranks;  // null: this process trains alone
+  train::Split split() const { return train::split_of(train, ranks.get()); }
+  FieldTexts before;  // fixed_settings() of the run that goes on
   void fields(auto&& f) {
     f("config", config, "JSON file with any of these settings; flags come before it");
     f("json", json, "print one JSON object on standard output at the end");
@@ -178,11 +180,9 @@ void say_edits(const std::string& folder, const std::string& of_checkpoint) {
   if (!file.contains("train") || !file["train"].is_object()) return;
   for (const auto& [name, value] : file["train"].items())
     if (run.contains(name) && run[name] != value)
-      std::fprintf(stderr,
-                   "resume: %s says %s %s, which is not read; the checkpoint's is %s, and %s "
-                   "changes it\n",
-                   path.c_str(), name.c_str(), value.dump().c_str(), run[name].dump().c_str(),
-                   flag_of(name).c_str());
+      say_once(str("resume: ", path.string(), " says ", name, ' ', value.dump(),
+                   ", which is not read; the checkpoint's is ", run[name].dump(), ", and ",
+                   flag_of(name), " changes it"));
 }
 
 // What the last checkpoint of the run says. Flags can change how it goes on, not what it trains.
@@ -199,7 +199,7 @@ void read_run(Options& o, const std::string& folder, const std::string& model_fl
   const std::string missing =
       join_texts(set_known_fields(o.network.fields(), info.run.model_config, file),
                  set_known_fields(fields_of(o.diffusion), info.run.diffusion_config, file));
-  if (!missing.empty()) std::fprintf(stderr, "resume: %s\n", missing_text(missing).c_str());
+  if (!missing.empty()) say_once("resume: " + missing_text(missing));
   check_sizes_of(o, file);
   o.before = fixed_settings(o);
 }
@@ -260,9 +260,8 @@ void report_overruled(Options& o) {
     if (!find_decided(f.name) || !o.network_section.contains(f.name)) continue;
     const std::string asked = o.network_section[f.name].dump(), is = field_text(f);
     if (asked != is)
-      std::fprintf(stderr,
-                   "config: network.%s follows from the data and other settings (%s, not %s)\n",
-                   f.name.c_str(), is.c_str(), asked.c_str());
+      say_once(str("config: network.", f.name, " follows from the data and other settings (", is,
+                   ", not ", asked, ")"));
   }
 }
 
@@ -357,11 +356,12 @@ std::vector<nn::Condition> given_conditions(const Options& o) {
 
 Graph loss_of(const Options& o, bool dropout) {
   const CommonConfig& c = o.network.common();
-  return loss_graph(o.diffusion, network_of(*o.model, o.network),
-                    {.batch = o.train.batch / std::max<int64_t>(o.train.accumulation, 1),
-                     .image = {c.image_size, c.image_size, c.in_channels},
-                     .conditions = given_conditions(o),
-                     .dropout = dropout});
+  return loss_graph(
+      o.diffusion, network_of(*o.model, o.network),
+      {.batch = o.train.batch / std::max<int64_t>(o.train.accumulation, 1) / o.split().ranks,
+       .image = {c.image_size, c.image_size, c.in_channels},
+       .conditions = given_conditions(o),
+       .dropout = dropout});
 }
 
 train::TrainJob make_job(const Options& o, const train::HeldOut& data, const Context& context) {
@@ -375,14 +375,13 @@ train::TrainJob make_job(const Options& o, const train::HeldOut& data, const Con
               .class_names = o.class_names};
   job.data = o.data_text;
   if (data.validation) job.data += str("; ", data.note);
-  job.batches = train::dataset_batches(*data.training, o.train);
+  job.batches = train::dataset_batches(*data.training, o.train, o.split());
   if (data.validation) {
-    job.validation = train::validation_of(*data.validation, o.train);
+    job.validation = train::validation_of(*data.validation, o.train, o.split());
     job.validation->loss = loss_of(o, false);
   }
-  job.hooks.log = [](std::string_view line) {
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
-  };
+  job.hooks.log = say_once;
+  job.ranks = o.ranks.get();
   job.hooks.sample = [&o, &context](const train::TrainState& s) { write_grid(o, context, s); };
   return job;
 }
@@ -397,17 +396,11 @@ void check_size(Options o) {
   check_network(o);
 }
 
-int run(Options& o) {
-  require(!o.train.data.empty(), "train: --data is missing");
-  check_unchanged(o);
-  check(o.train);
-  check_sizes(*o.model, o.network);
-  check_size(o);
-  train::check_run_folder(o.train.out, o.train.resume, o.train.overwrite);
+int run_rank(Options& o) {
   const auto open = [&] {
-    const train::EndOnSignal opening("train: interrupted; nothing was written");
-    return open_device(
-        {.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads});
+    const train::EndOnSignal opening(is_quiet() ? "" : "train: interrupted; nothing was written");
+    return open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads},
+                       o.ranks.get());
   };
   const Context context = open();
   int signal = 0;
@@ -418,9 +411,9 @@ int run(Options& o) {
   fit_network(o, *data->images.training);
   const auto start = std::chrono::steady_clock::now();
   const train::TrainResult r = train::train(make_job(o, data->images, context), context);
-  say_warnings(write_report(o.train.out));
+  if (!is_quiet()) say_warnings(write_report(o.train.out));
   const bool interrupted = r.why == train::TrainResult::Stop::signal;
-  if (o.json) {
+  if (o.json && !is_quiet()) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const nlohmann::ordered_json j = {{"steps", r.step},
@@ -431,6 +424,18 @@ int run(Options& o) {
     print_json(j);
   }
   return interrupted ? signal_exit + r.signal : 0;
+}
+
+int run(Options& o) {
+  require(!o.train.data.empty(), "train: --data is missing");
+  check_unchanged(o);
+  check(o.train);
+  check_sizes(*o.model, o.network);
+  check_size(o);
+  if (!is_quiet()) train::check_run_folder(o.train.out, o.train.resume, o.train.overwrite);
+  if (const auto code = start_copies(o.train.gpus, o.train.device)) return *code;
+  o.ranks = join_group();
+  return run_ranked(o.ranks.get(), [&o] { return run_rank(o); });
 }
 
 // Whether the network takes nothing but what data give: no text, and no other images.

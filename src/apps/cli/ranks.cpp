@@ -1,0 +1,108 @@
+#include "apps/cli/ranks.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/fields.h"
+#include "base/names.h"
+#include "ranks/connect.h"
+#include "ranks/launch.h"
+#include "ranks/spawn.h"
+
+namespace ebb::cli {
+namespace {
+
+std::optional<ranks::Launch> own_launch() { return ranks::launch_of(ranks::environment()); }
+
+// The arguments of this process, from the program's name on.
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> out;
+  for (std::string word; std::getline(file, word, '\0');) out.push_back(word);
+  return out;
+}
+
+int64_t number_of_gpus(const std::string& gpus) {
+  const int64_t here = count_devices("cuda");
+  if (small_letters(gpus) == "all") {
+    require(here > 0, "gpus: there is no GPU here that this program can use (--gpus all)");
+    return here;
+  }
+  const int64_t n = parse_integer(gpus, "gpus (all, or a number)");
+  require(n >= 1, "gpus: must be all, or at least 1 (", n, ")");
+  require(n <= here, "gpus: there are not so many here (", here, " of ", n, ")");
+  return n;
+}
+
+// Threads of one of so many ranks on this host: as many cores as its launcher has bound it to, or
+// its share of all.
+int64_t share_of_cores(int64_t ranks) {
+  cpu_set_t bound;
+  const bool known = sched_getaffinity(0, sizeof bound, &bound) == 0;
+  const int64_t share = std::max<int64_t>(sysconf(_SC_NPROCESSORS_ONLN) / ranks, 1);
+  return known ? std::min<int64_t>(CPU_COUNT(&bound), share) : share;
+}
+
+}  // namespace
+
+bool is_quiet() {
+  static const bool quiet = [] {
+    const auto launch = own_launch();
+    return launch && launch->rank > 0;
+  }();
+  return quiet;
+}
+
+void say_once(std::string_view line) {
+  if (!is_quiet()) std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+}
+
+std::optional<int> start_copies(const std::string& gpus, const std::string& device) {
+  if (gpus.empty()) return {};
+  if (const auto launch = own_launch()) {
+    require(launch->how == "--gpus", "gpus: ", launch->how, " starts the ranks already (--gpus ",
+            gpus, ")");
+    return {};
+  }
+  require(small_letters(device) != "cpu", "gpus: --device cpu has none; mpirun starts ranks on ",
+          "processors (--gpus ", gpus, ")");
+  const int64_t n = number_of_gpus(gpus);
+  if (n == 1) return {};
+  return ranks::run_copies({.ranks = n, .arguments = own_arguments()});
+}
+
+std::shared_ptr<ranks::TcpGroup> join_group() {
+  const auto launch = own_launch();
+  return launch ? ranks::connect(*launch) : nullptr;
+}
+
+Context open_device(CommonOptions o, ranks::TcpGroup* group) {
+  if (!group) return open_device(o);
+  const auto launch = own_launch();
+  o.index = launch->local_rank;
+  if (o.threads == 0 && launch->local_ranks > 1) o.threads = share_of_cores(launch->local_ranks);
+  Context c = open_device(o);
+  if (is_quiet()) c.log = [](std::string_view) {};
+  group->report(0, ranks::Phase::join);
+  c.device->join(*group);
+  group->report(0, ranks::Phase::start);
+  return c;
+}
+
+int run_ranked(ranks::TcpGroup* group, const std::function<int()>& work) {
+  if (!group) return work();
+  try {
+    const int code = work();
+    group->goodbye();
+    return code;
+  } catch (const std::exception& e) {
+    group->fail(e.what());
+  }
+}
+
+}  // namespace ebb::cli
