@@ -106,7 +106,7 @@ if(NOT EBB_SANITIZE)
   # What tests run as several ranks.
   add_executable(rank_program ${support}/rank_program.cpp)
   target_include_directories(rank_program PRIVATE tests)
-  target_link_libraries(rank_program PRIVATE ebb_engine ebb_options)
+  target_link_libraries(rank_program PRIVATE ebb_compute ebb_options)
 endif()
 
 # A check is a script that lists violations and that knows, with --self-test, a tree that has some.

@@ -110,7 +110,10 @@ int64_t port_of(const Socket& listener) {
 }
 
 Socket accepted_by(const Socket& listener) {
-  return prepared(::accept4(listener.descriptor(), nullptr, nullptr, no_wait));
+  const int descriptor = ::accept4(listener.descriptor(), nullptr, nullptr, no_wait);
+  require(descriptor >= 0 || (errno != EMFILE && errno != ENFILE),
+          "ranks: rank 0 needs a connection to each of the others (", reason(), "; ulimit -n)");
+  return prepared(descriptor);
 }
 
 Socket connected_to(const std::string& address, int64_t port, double seconds, std::string& why) {

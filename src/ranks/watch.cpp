@@ -64,8 +64,11 @@ bool Watch::all_failed_alike(const std::string& error) const {
   return std::ranges::all_of(ranks_, [&](const Rank& r) { return r.left || r.error == error; });
 }
 
-// Where a rank was when something came over it.
-std::string Watch::place_of(const Rank& r) {
+// Where a rank was when something came over it. It was last heard of a moment before; rank 0 may
+// have gone on since, and no further than the rank has.
+std::string Watch::place_of(const Rank& r) const {
+  const int64_t step = ranks_[0].progress.step;
+  if (!r.left && r.progress.step < step) return str("step ", step);
   switch (r.progress.phase) {
     case Phase::start: return "before the first step";
     case Phase::join: return "joining the link";

@@ -66,7 +66,7 @@ class Watch {
   double limit_of(Phase phase) const;
   double seconds_in_phase(const Rank& rank, double now) const;
   static bool behind(const Rank& a, const Rank& b);
-  static std::string place_of(const Rank& rank);
+  std::string place_of(const Rank& rank) const;
 
   std::vector<Rank> ranks_;
   Limits limits_;

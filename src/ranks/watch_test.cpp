@@ -56,6 +56,13 @@ TEST_F(WatchTest, closed_connection__after_the_others_had_a_moment) {
             "batch)");
 }
 
+TEST_F(WatchTest, one_last_heard_of_some_steps_ago__is_at_the_step_of_rank_0) {
+  all_at(12, Phase::batch, 100);
+  at(0, 15, Phase::step, 100.5);
+  watch_.lost(1, "ended without a word", 100.5);
+  EXPECT_EQ(verdict(102), "ranks: rank 1 (host gpu07, pid 101) ended without a word (step 15)");
+}
+
 TEST_F(WatchTest, orderly_leave__nothing) {
   all_at(12, Phase::batch, 100);
   watch_.left(2);

@@ -13,10 +13,15 @@
 #include <vector>
 
 #include "base/error.h"
+#include "core/device.h"
 #include "ranks/agree.h"
 #include "ranks/connect.h"
 #include "ranks/spawn.h"
-#include "runtime/context.h"
+
+// Without the tables of ops and kernels, which no collective needs.
+namespace ebb::backend::cpu {
+std::shared_ptr<Device> open(const DeviceOptions& options);
+}
 
 namespace {
 
@@ -213,14 +218,15 @@ void check_collectives(Communicator& c, int64_t count) {
 }
 
 void collectives(TcpGroup& group) try {
-  const auto device = open_context("cpu", {.threads = 1}).device;
+  const auto device = backend::cpu::open({.threads = 1});
   device->join(group);
   Communicator& c = *device->communicator();
-  for (const int64_t count : {1, 5, 1000, 1 << 21}) {
+  for (const int64_t count : {1, 5, 1000}) {
     check_collectives<float>(c, count);
     check_collectives<bf16>(c, count);
     check_collectives<f16>(c, count);
   }
+  check_collectives<float>(c, (1 << 20) + 3);  // more than is sent at a time
   std::vector<uint8_t> bytes(static_cast<size_t>(group.ranks()));
   const auto own = static_cast<uint8_t>(group.rank());
   const std::vector<Communicator::Operand> o = {{&own, bytes.data(), 1, DType::u8}};

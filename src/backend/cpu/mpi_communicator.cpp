@@ -101,7 +101,7 @@ class MpiCommunicator final : public Communicator {
   // Bytes of a rank at a time: what all send together is a few megabytes. A multiple of all sizes
   // of elements.
   int64_t share() const {
-    constexpr int64_t together = int64_t{8} << 20, unit = 64;
+    constexpr int64_t together = int64_t{4} << 20, unit = 64;
     return std::max(together / ranks() / unit, int64_t{1}) * unit;
   }
 

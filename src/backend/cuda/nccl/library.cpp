@@ -1,8 +1,8 @@
 #include "backend/cuda/nccl/library.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -55,11 +55,27 @@ Library functions_of(void* handle, const std::string& path) {
   return l;
 }
 
-void add_matches(const std::string& pattern, std::vector<std::string>& out) {
-  glob_t found{};
-  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0)
-    for (size_t i = 0; i < found.gl_pathc; ++i) out.emplace_back(found.gl_pathv[i]);
-  ::globfree(&found);
+namespace fs = std::filesystem;
+
+// The folders in `folders` whose names begin and end so.
+std::vector<fs::path> inside(const std::vector<fs::path>& folders, std::string_view begin,
+                             std::string_view end = "") {
+  std::vector<fs::path> out;
+  for (const fs::path& folder : folders) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folder, none)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(begin) && name.ends_with(end)) out.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+void add_existing(const std::vector<fs::path>& folders, std::vector<std::string>& out) {
+  std::error_code none;
+  for (const fs::path& folder : folders)
+    if (fs::exists(folder / file_name, none)) out.push_back((folder / file_name).string());
 }
 
 }  // namespace
@@ -96,18 +112,19 @@ std::vector<std::string> places(const Environment& environment) {
     return it == environment.end() ? "" : it->second;
   };
   if (const std::string named = variable("EBB_NCCL"); !named.empty()) {
-    const std::filesystem::path path(named);
-    return {std::filesystem::is_directory(path) ? (path / file_name).string() : named};
+    const fs::path path(named);
+    return {fs::is_directory(path) ? (path / file_name).string() : named};
   }
   std::vector<std::string> out{file_name};
-  for (const char* folder : {"/usr/local/cuda/lib*/", "/usr/local/cuda-*/lib*/"})
-    add_matches(str(folder, file_name), out);
-  constexpr const char* wheel = "python3*/*-packages/nvidia/nccl/lib/";
-  for (const std::string& root :
-       {variable("VIRTUAL_ENV") + "/lib/", variable("CONDA_PREFIX") + "/lib/",
-        variable("HOME") + "/.local/lib/", std::string("/usr/local/lib/"),
-        std::string("/usr/lib/")})
-    add_matches(str(root, wheel, file_name), out);
+  add_existing(inside(inside({"/usr/local"}, "cuda"), "lib"), out);
+  std::vector<fs::path> wheels;
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    if (!variable(name).empty()) wheels.push_back(fs::path(variable(name)) / "lib");
+  if (!variable("HOME").empty()) wheels.push_back(fs::path(variable("HOME")) / ".local" / "lib");
+  wheels.insert(wheels.end(), {"/usr/local/lib", "/usr/lib"});
+  wheels = inside(inside(wheels, "python3"), "", "-packages");
+  for (fs::path& w : wheels) w = w / "nvidia" / "nccl" / "lib";
+  add_existing(wheels, out);
   return out;
 }
 
