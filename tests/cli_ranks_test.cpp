@@ -17,6 +17,10 @@ using testing::Output;
 using testing::run_command;
 namespace fs = std::filesystem;
 
+// Ranks that wait let others have the processors.
+constexpr const char* mpirun =
+    "mpirun --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 ";
+
 class CliRanks : public testing::Program {
  protected:
   void SetUp() override {
@@ -41,7 +45,7 @@ class CliRanks : public testing::Program {
                folder_ / "data", "' --out '", out(name), "' ", flags);
   }
   static std::string on(int ranks, const std::string& words) {
-    return str("mpirun --allow-run-as-root --oversubscribe -n ", ranks, " ", words);
+    return str(mpirun, "-n ", ranks, " ", words);
   }
   // The tensors of the state of a step, by name.
   std::map<std::string, std::vector<float>> state(const std::string& name, int64_t step) const {
@@ -118,9 +122,8 @@ TEST_F(CliRanks, batch_that_does_not_divide__is_refused_once) {
 }
 
 TEST_F(CliRanks, settings_that_differ__are_refused_with_the_difference) {
-  const Output two = run_command(str("mpirun --allow-run-as-root --oversubscribe -n 1 ",
-                                     words("run", "--steps 4 --lr 0.001"), " : -n 1 ",
-                                     words("run", "--steps 4 --lr 0.002")));
+  const Output two = run_command(str(mpirun, "-n 1 ", words("run", "--steps 4 --lr 0.001"),
+                                     " : -n 1 ", words("run", "--steps 4 --lr 0.002")));
   EXPECT_NE(two.code, 0);
   EXPECT_NE(two.text.find("lr"), two.text.npos) << two.text;
   EXPECT_NE(two.text.find("0.002"), two.text.npos) << two.text;
@@ -128,11 +131,11 @@ TEST_F(CliRanks, settings_that_differ__are_refused_with_the_difference) {
 
 TEST_F(CliRanks, rank_that_is_killed__ends_all_and_the_checkpoint_is_whole) {
   const std::string run = words("run", "--steps 100000 --checkpoint-every 5 --keep 2");
-  // one of the ranks kills itself's sibling when there is a checkpoint
-  const Output two = run_command(
-      str("(", on(2, run), ") & p=$!; for i in $(seq 300); do ls '", out("run"),
-          "'/state-* >/dev/null 2>&1 && break; sleep 0.1; done; ",
-          "kill -KILL $(pgrep -P $(pgrep -P $p -x mpirun || echo $p) -x ebb | tail -1); wait $p"));
+  // when there is a checkpoint
+  const Output two =
+      run_command(str("{ ", on(2, run), " & p=$!; for i in $(seq 300); do ls '", out("run"),
+                      "'/state-* >/dev/null 2>&1 && break; sleep 0.1; done; ",
+                      "kill -KILL $(pgrep -P $p -x ebb | tail -1); wait $p; }"));
   EXPECT_NE(two.code, 0) << two.text;
   EXPECT_NE(two.text.find("ranks: rank "), two.text.npos) << two.text;
   const auto steps = train::checkpoint_steps(out("run"));
@@ -144,10 +147,10 @@ TEST_F(CliRanks, rank_that_is_killed__ends_all_and_the_checkpoint_is_whole) {
 
 TEST_F(CliRanks, signal_to_one__ends_all_behind_one_step) {
   const std::string run = words("run", "--steps 100000 --checkpoint-every 0");
-  const Output two = run_command(
-      str("(", on(2, run), ") & p=$!; for i in $(seq 300); do grep -q loss '", out("run"),
-          "'/metrics.jsonl 2>/dev/null && break; sleep 0.1; done; ",
-          "kill -TERM $(pgrep -P $(pgrep -P $p -x mpirun || echo $p) -x ebb | tail -1); wait $p"));
+  const Output two =
+      run_command(str("{ ", on(2, run), " & p=$!; for i in $(seq 300); do grep -q loss '",
+                      out("run"), "'/metrics.jsonl 2>/dev/null && break; sleep 0.1; done; ",
+                      "kill -TERM $(pgrep -P $p -x ebb | tail -1); wait $p; }"));
   EXPECT_NE(two.text.find("stopped by signal 15"), two.text.npos) << two.text;
   EXPECT_EQ(train::checkpoint_steps(out("run")).size(), 1u);
 }

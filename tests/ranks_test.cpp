@@ -116,7 +116,8 @@ Trained train_rank(const How& how, const std::shared_ptr<ThreadRanks::Member>& m
   }
   for (const Source& s : plan.graph().sources()) {
     if (s.kind == Source::Kind::input || s.name.starts_with("acc.")) continue;
-    const auto v = plan.fetch(s.name).span<float>();
+    const Tensor t = plan.fetch(s.name);
+    const auto v = t.span<float>();
     out.weights[s.name] = {v.begin(), v.end()};
   }
   return out;

@@ -62,7 +62,8 @@ struct Toy {
       if (s.kind != Source::Kind::input) accumulation->bind(s.name, plan.bound(s.name));
   }
   NamedTensors run(const Tensor& x, const Tensor& y, const StepInputs& in) {
-    Plan& now = in.micro_batch + 1 < in.micro_batches ? *accumulation : plan;
+    const bool last = !accumulation || in.micro_batch + 1 == in.micro_batches;
+    Plan& now = last ? plan : *accumulation;
     NamedTensors all = step_inputs(in, options);
     all["x"] = x;
     all["y"] = y;
