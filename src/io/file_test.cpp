@@ -266,6 +266,8 @@ TEST(mapped_file, first_one__is_prepared_for_by_the_thread_that_maps_it) {
   EXPECT_EQ(times, 0);
   const auto one = file.map(), two = file.map();
   EXPECT_EQ(times, 1);
+  MappedFile::before_first([] { ++times; });
+  EXPECT_EQ(times, 2) << "some are mapped already";
 }
 
 TEST(descriptor, is_closed_once_by_its_last_owner) {

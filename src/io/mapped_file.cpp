@@ -71,7 +71,11 @@ void MappedFile::leave() {
   own->file = nullptr;
 }
 
-void MappedFile::before_first(void (*prepare)()) { first = prepare; }
+void MappedFile::before_first(void (*prepare)()) {
+  const auto mapped = [](const Range& r) { return r.file != nullptr; };
+  if (std::ranges::any_of(ranges, mapped)) return prepare();
+  first = prepare;
+}
 
 std::shared_ptr<MappedFile> MappedFile::map(int fd, MappedAs as) {
   if (auto* const prepare = first.exchange(nullptr)) prepare();

@@ -39,7 +39,8 @@ class MappedFile final : public Buffer {
  public:
   // Null where the system does not map the file, or as many are mapped already.
   static std::shared_ptr<MappedFile> map(int fd, MappedAs as);
-  // Is called once, before the first file is mapped, by the thread that maps it.
+  // Is called once, before the first file is mapped, by the thread that maps it; at once where one
+  // is mapped already.
   static void before_first(void (*prepare)());
   // The names of those that exist and were written to since they were opened, each told once. Not
   // of those that are shorter now: touching what is gone is an error of its own.
