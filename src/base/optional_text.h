@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "base/text.h"
 
 namespace ebb {
 
@@ -43,11 +44,7 @@ class OptionalNumbers final : public OptionalText {
   std::vector<int64_t> values;
 
   bool empty() const override { return values.empty(); }
-  std::string text() const override {
-    std::string out;
-    for (const int64_t v : values) out += (out.empty() ? "" : ",") + std::to_string(v);
-    return out;
-  }
+  std::string text() const override { return separated(values, ","); }
   void parse(std::string_view text) override {
     values.clear();
     while (!text.empty()) {

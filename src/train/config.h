@@ -16,7 +16,7 @@ struct TrainConfig {
   int64_t steps = 0;
   double minutes = 0;
   int64_t batch = 64, accumulation = 1;
-  Seed seed = 0;
+  DrawableSeed seed = 0;
   double lr = 1e-3;
   std::string schedule = "constant";
   int64_t warmup = 0;
@@ -49,7 +49,7 @@ struct TrainConfig {
     // ---- optimiser
     f("batch", batch, "images per step");
     f("accumulation", accumulation, "micro-batches per step, to save memory");
-    f("seed", seed, "of the initial weights, the order of the images and all noise: 0 to 2^64 - 1");
+    f("seed", seed, "of weights, order of images and noise, 0 to 2^64 - 1; -1: drawn and told");
     f("lr", lr, "learning rate");
     f("schedule", schedule, "of the learning rate: constant, cosine, linear or rsqrt");
     f("warmup", warmup, "steps in which the learning rate rises to lr");
