@@ -67,7 +67,7 @@ TEST_F(Ranks, one_that_hangs__ends_all) {
 }
 
 TEST_F(Ranks, a_collective_that_hangs__ends_all) {
-  expect_end("copies=2 hang_all step=1",
+  expect_end("copies=2 hang_all step=1 first=0.7",
              R"(ranks: none of the 2 ranks gets on \(step 3, for 1 s, limit 1 s\))");
 }
 

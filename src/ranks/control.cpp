@@ -59,8 +59,7 @@ Control::Control(const Assembly& assembly, int64_t rank, const Limits& limits)
     : rank_(rank),
       members_(assembly.members),
       limits_(limits),
-      phase_began_(Clock::now()),
-      clock_(phase_began_),
+      clock_(Clock::now()),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   require(static_cast<bool>(wake_), "ranks: no event descriptor is left");
 }
@@ -91,14 +90,17 @@ std::vector<std::string> Control::gather(std::string_view own) {
 }
 
 void Control::report(int64_t step, Phase phase) {
+  constexpr double least = 1e-3;  // shows that there was one
   const std::lock_guard lock(mutex_);
-  const auto now = Clock::now();
-  double& longest = longest_[static_cast<size_t>(phase_)];
-  longest = std::max(longest, seconds(now - phase_began_));
+  const double now = now_;
+  // The first one compiles, opens files, connects: it does not say how long the next ones take.
+  if (std::exchange(seen_[static_cast<size_t>(phase_)], true)) {
+    double& longest = longest_[static_cast<size_t>(phase_)];
+    longest = std::max({longest, now - phase_began_, least});
+  }
   step_ = step;
   phase_ = phase;
   phase_began_ = now;
-  ++reports_;
   changed_.notify_all();
 }
 
@@ -151,14 +153,13 @@ void Control::wait() {
 // A process that was stopped does not count the time: if all of a run were, none is to blame.
 void Control::advance_clock() {
   const auto now = Clock::now();
-  now_ += std::min(seconds(now - clock_), 2 * limits_.beat);
+  now_ = now_ + std::min(seconds(now - clock_), 2 * limits_.beat);
   clock_ = now;
 }
 
-Progress Control::progress() {
+Progress Control::progress() const {
   const std::lock_guard lock(mutex_);
-  if (std::exchange(reports_seen_, reports_) != reports_) phase_since_ = now_;
-  return {.step = step_, .phase = phase_, .seconds = now_ - phase_since_, .longest = longest_};
+  return {.step = step_, .phase = phase_, .seconds = now_ - phase_began_, .longest = longest_};
 }
 
 bool Control::beat_due() {

@@ -35,7 +35,7 @@ class Control {
   virtual std::vector<Connection*> connections() = 0;
 
   double now() const { return now_; }
-  Progress progress();  // of this rank
+  Progress progress() const;  // of this rank
   bool beat_due();
   // What the main thread wants to say, once each.
   struct Wishes {
@@ -68,13 +68,12 @@ class Control {
   std::string no_gathers_;  // why none comes any more
   int64_t step_ = 0;
   Phase phase_ = Phase::start;
-  uint64_t reports_ = 0;
+  double phase_began_ = 0;
   std::array<double, phases> longest_{};
-  std::chrono::steady_clock::time_point phase_began_;
+  std::array<bool, phases> seen_{};  // a first one was finished
   // of the thread
-  double now_ = 0, beat_at_ = 0;
-  double phase_since_ = 0;
-  uint64_t reports_seen_ = 0;
+  std::atomic<double> now_ = 0;
+  double beat_at_ = 0;
   std::chrono::steady_clock::time_point clock_;
   Socket wake_;  // an event descriptor
   std::jthread thread_;

@@ -33,7 +33,7 @@ struct Progress {
   int64_t step = 0;
   Phase phase = Phase::start;
   double seconds = 0;                    // in this phase
-  std::array<double, phases> longest{};  // seconds of the longest finished one of each
+  std::array<double, phases> longest{};  // seconds of the longest of each but the first; 0: none
 };
 
 }  // namespace ebb::ranks

@@ -18,7 +18,7 @@ struct Limits {
   double join = 120;    // in these phases, while others wait
   double batch = 50;    // or 20 times the longest so far, as for a step
   double step = 60;
-  double first_step = 1800;  // which compiles, captures, and shows how long steps take
+  double first_step = 1800;  // of the first two: one compiles, one shows how long steps take
   double gather = 600;       // for the last to come to where the others exchange texts
   double settle = 1;         // between the first sign of an end and the verdict
   double last_writing = 30;  // for rank 0 to finish the file that it writes when another rank fails

@@ -111,7 +111,12 @@ const std::map<std::string, Scenario> scenarios = {
          if (chosen) block();
        });
      }},
-    {"hang_all", [](TcpGroup& g, const Words&, bool) { work(g, [] {}); }},
+    {"hang_all",
+     [](TcpGroup& g, const Words& w, bool) {
+       g.report(0, Phase::step);  // the first one is slow
+       sleep_for(w.number("first", 0));
+       work(g, [] {});
+     }},
     {"fail",
      [](TcpGroup& g, const Words&, bool chosen) {
        work(g, [&] {
