@@ -77,6 +77,12 @@ def kernel(op, setup, gradients, no_tangents):
             return super(torch.autograd.Function, recorded).apply(*arguments)
 
     def autograd(keys, *arguments):
+        if not torch._C._is_torch_function_mode_enabled():
+            return differentiated(keys, *arguments)
+        with torch._C.DisableTorchFunction():  # modes have seen the call: this is within it
+            return differentiated(keys, *arguments)
+
+    def differentiated(keys, *arguments):
         tensors = _tensors(arguments)
         wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
         if wanted or forward_ad._current_level >= 0:

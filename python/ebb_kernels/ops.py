@@ -166,7 +166,7 @@ def rope(x, cos, sin, *, style="interleaved"):
 
 
 def qk_rope(q, k, cos, sin, *, style="interleaved"):
-    """(q, k) of [B, S, heads, D], rotated as rope() does, in one pass."""
+    """(q, k) of [B, S, heads, D], rotated as rope() does, in one call."""
     return _qk_rope(q, k, cos, sin, style)
 
 
