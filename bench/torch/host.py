@@ -6,7 +6,8 @@ ebb's own.
 On a GPU where there is one, without waiting for it; else ebb's CPU backend serves a tensor of no
 elements, for which all is done but the kernel. `operator`: called with numbers for its attributes,
 below Python; `torch`: an operator of torch with one operand and one result (aten::clone), called
-the same way; `by default`: under torch.set_default_device(). Least of many series, so that other programs count little. One JSON line a function.
+the same way; `by default`: under a default device, as torch.set_default_device() leaves it. Least
+of many series, so that other programs count little. One JSON line a function.
 """
 
 import contextlib
