@@ -17,8 +17,8 @@ std::vector<DType> output_dtypes(std::string_view dtypes, size_t outputs, DType 
   }
   if (out.empty()) out.push_back(usual);
   if (out.size() == 1) out.resize(outputs, out[0]);
-  require(out.size() == outputs, "dtypes (", dtypes, ") must be one, or one a result (", outputs,
-          ")");
+  require(out.size() == outputs, "expression: dtypes (", dtypes, ") must be one, or one a result (",
+          outputs, ")");
   return out;
 }
 
