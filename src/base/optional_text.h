@@ -35,6 +35,19 @@ class OptionalNumber final : public OptionalText {
   int64_t value_ = usual;
 };
 
+// A text that is left out while it is empty.
+class OptionalString final : public OptionalText {
+ public:
+  OptionalString() = default;
+  OptionalString(std::string v) : value(std::move(v)) {}
+
+  std::string value;
+
+  bool empty() const override { return value.empty(); }
+  std::string text() const override { return value; }
+  void parse(std::string_view text) override { value = text; }
+};
+
 // A list of whole numbers that texts leave out while it is empty.
 class OptionalNumbers final : public OptionalText {
  public:
