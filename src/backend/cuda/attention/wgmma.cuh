@@ -11,10 +11,7 @@ namespace ebb::cuda {
 template <class T, int N>
 __device__ __forceinline__ void pack_weights(uint32_t (&a)[N / 16][4], const float (&w)[N / 8][4]) {
 #pragma unroll
-  for (int k = 0; k < N / 16; ++k)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      a[k][i] = pack<T>(w[2 * k + i / 2][i % 2 * 2], w[2 * k + i / 2][i % 2 * 2 + 1]);
+  for (int k = 0; k < N / 16; ++k) pack_operand<T>(a[k], w[2 * k], w[2 * k + 1]);
 }
 
 // Columns [8 n, 8 n + 16) of accumulators, scaled by row and packed; columns from 8 N on are zeros.

@@ -204,7 +204,7 @@ struct Sm90Consumer {
       apply_mask(s, 0);
     } else {
       const int count = p.f.z.s - (u.end - 1) * S::keys;
-      if (count < S::keys) mask_tail(s, count, lane);
+      if (count < S::keys) mask_columns(s, count, lane);
     }
     init_row_max<S::keys>(r, s, p.f.z.scale_log2);
     if constexpr (S::masked) bound_row_max(r);

@@ -25,17 +25,6 @@ struct OnlineSoftmax {
   float row_max[2], row_sum[2];  // row_sum: this thread's columns only
 };
 
-// Scores of keys from `count` on become minus infinity.
-template <int N>
-__device__ __forceinline__ void mask_tail(float (&s)[N][4], int count, int lane) {
-  count -= lane % 4 * 2;
-#pragma unroll
-  for (int n = 0; n < N; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (8 * n + i % 2 >= count) s[n][i] = -INFINITY;
-}
-
 // Row i of a warp attends to the keys below of(i).
 struct RowLimits {
   int count, first;  // keys of the sample; limit of row 0 before clamping

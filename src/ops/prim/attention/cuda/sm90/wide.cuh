@@ -219,7 +219,7 @@ struct WideScores {
     for (int j = t.begin; j < t.end; ++j, ++use) {
       gemm(s);
       const int count = p.f.z.s - j * S::keys, slot = use & 1;
-      if (count < S::keys) mask_tail(s, count, lane);
+      if (count < S::keys) mask_columns(s, count, lane);
       float factor[2];
       const bool any = rescale(s, factor);
       exp_scores_packed<T>(w, s, p.f.z.scale_log2, r);

@@ -4,6 +4,7 @@
 // dv += p do, dk += ds q, dq += ds^T k (s, p, dp and ds: keys by queries).
 #pragma once
 
+#include "ops/prim/attention/cuda/widths.h"
 #include "ops/prim/attention_grad/cuda/sm90/table.cuh"
 
 namespace ebb::ops::cuda {
@@ -425,15 +426,14 @@ LongKernel long_kernel_of_width() {
 }
 template <class T>
 LongKernel long_kernel(int width) {
-  if (width <= 40) return long_kernel_of_width<T, 40, false>();
-  if (width <= 64) return long_kernel_of_width<T, 64, false>();
-  if (width <= 80) return long_kernel_of_width<T, 80, false>();
-  return long_kernel_of_width<T, 128, false>();
+  return with_width<40, 64, 80, 128>(
+      width, [](auto d) { return long_kernel_of_width<T, d.value, false>(); });
 }
 // Text models have heads of these widths.
 template <class T>
 LongKernel causal_long_kernel(int width) {
-  return width <= 64 ? long_kernel_of_width<T, 64, true>() : long_kernel_of_width<T, 128, true>();
+  return with_width<64, 128>(width,
+                             [](auto d) { return long_kernel_of_width<T, d.value, true>(); });
 }
 
 }  // namespace ebb::ops::cuda
