@@ -128,9 +128,10 @@ TEST_F(Ranks, the_first_process_dies__the_others_end) {
 }
 
 TEST_F(Ranks, a_stopped_run_that_goes_on__is_no_fault) {
-  const Output out = run(
-      "copies=2 leave rank=1 silence=0.8 & sleep 0.5; "
-      "P=\"$! $(cat /proc/$!/task/$!/children)\"; kill -STOP $P; sleep 2; kill -CONT $P; wait $!");
+  const Output out =
+      run("copies=2 leave rank=9 silence=1.5 & sleep 0.3; "
+          "set -- $! $(cat /proc/$!/task/$!/children); kill -STOP $1 $2 $3; sleep 2.5; "
+          "kill -CONT $1 $2; sleep 0.3; kill -CONT $3; wait $1");  // rank 0 goes on before rank 1
   EXPECT_EQ(out.code, 0) << out.text;
   EXPECT_EQ(out.text, "");
 }
