@@ -127,10 +127,12 @@ TEST_F(Ranks, the_first_process_dies__the_others_end) {
   EXPECT_EQ(out.text, "done\n");
 }
 
+// Rank 1 is stopped first and goes on last: rank 0 has nothing of it to read when it goes on.
 TEST_F(Ranks, a_stopped_run_that_goes_on__is_no_fault) {
-  const Output out = run(
-      "copies=2 leave rank=1 silence=0.8 & sleep 0.5; "
-      "P=\"$! $(cat /proc/$!/task/$!/children)\"; kill -STOP $P; sleep 2; kill -CONT $P; wait $!");
+  const Output out =
+      run("copies=2 leave rank=9 seconds=4 silence=1.5 & sleep 0.3; "
+          "set -- $! $(cat /proc/$!/task/$!/children); kill -STOP $3; sleep 0.2; kill -STOP $1 $2; "
+          "sleep 2; kill -CONT $1 $2; sleep 0.3; kill -CONT $3; wait $1");
   EXPECT_EQ(out.code, 0) << out.text;
   EXPECT_EQ(out.text, "");
 }

@@ -131,8 +131,8 @@ const std::map<std::string, Scenario> scenarios = {
        });
      }},
     {"leave",
-     [](TcpGroup&, const Words&, bool chosen) {
-       if (!chosen) sleep_for(1);  // nobody is missed
+     [](TcpGroup&, const Words& w, bool chosen) {
+       if (!chosen) sleep_for(w.number("seconds", 1));  // nobody is missed
      }},
     {"leave_early",
      [](TcpGroup& g, const Words&, bool chosen) {
