@@ -61,6 +61,15 @@ class CliRanks : public testing::Program {
     }
     return all;
   }
+  void expect_same_losses(const std::string& a, const std::string& b) const {
+    const auto x = testing::metrics(out(a)), y = testing::metrics(out(b));
+    ASSERT_EQ(x.size(), y.size());
+    for (size_t i = 0; i < x.size(); ++i)
+      for (const char* name : {"loss", "validation/loss"}) {
+        ASSERT_EQ(x[i].contains(name), y[i].contains(name));
+        if (x[i].contains(name)) EXPECT_NEAR(x[i][name], y[i][name], 1e-5);
+      }
+  }
   void expect_close(const std::string& a, const std::string& b, int64_t step) const {
     const auto x = state(a, step), y = state(b, step);
     ASSERT_EQ(x.size(), y.size());
@@ -79,20 +88,17 @@ TEST_F(CliRanks, two_ranks__train_the_weights_of_one) {
     EXPECT_NE(two.text.find("2 ranks"), two.text.npos) << two.text;
     EXPECT_EQ(two.text.find("16 images"), two.text.rfind("16 images")) << "one rank speaks";
     expect_close(shard, "one", 4);
-    const auto lines = testing::metrics(out(shard)), of_one = testing::metrics(out("one"));
-    ASSERT_EQ(lines.size(), of_one.size());
-    for (size_t i = 0; i < lines.size(); ++i)
-      if (lines[i].contains("loss")) {
-        EXPECT_NEAR(lines[i]["loss"], of_one[i]["loss"], 1e-5);
-      }
+    expect_same_losses(shard, "one");
   }
 }
 
-TEST_F(CliRanks, micro_batches_on_four__are_the_same_run) {
-  ASSERT_EQ(run_command(words("one", "--steps 3 --accumulation 2")).code, 0);
-  const Output four = run_command(on(4, words("four", "--steps 3 --accumulation 2")));
+TEST_F(CliRanks, micro_batches_and_validation_on_four__are_the_same_run) {
+  const std::string flags = "--steps 3 --accumulation 2 --validation 2 --validation-every 1";
+  ASSERT_EQ(run_command(words("one", flags)).code, 0);
+  const Output four = run_command(on(4, words("four", flags)));
   ASSERT_EQ(four.code, 0) << four.text;
   expect_close("four", "one", 3);
+  expect_same_losses("four", "one");
 }
 
 TEST_F(CliRanks, resumed_on_another_number__goes_on) {
@@ -115,10 +121,20 @@ TEST_F(CliRanks, same_number_twice__is_the_same_bits_interrupted_or_not) {
 TEST_F(CliRanks, batch_that_does_not_divide__is_refused_once) {
   const Output three = run_command(on(3, words("run", "--steps 4")));
   EXPECT_NE(three.code, 0);
-  const std::string line = "batch: every GPU must get as many images of a micro-batch (8 / 1 on 3)";
+  const std::string line =
+      "batch: every rank must get as many images of a micro-batch (8 / 1 on 3)";
   EXPECT_NE(three.text.find(line), three.text.npos) << three.text;
   EXPECT_EQ(three.text.find(line), three.text.rfind(line)) << three.text;
   EXPECT_FALSE(fs::exists(out("run"))) << "nothing was begun";
+}
+
+TEST_F(CliRanks, loss_that_is_not_finite__is_one_error_of_all) {
+  const Output two = run_command(
+      on(2, words("run", "--steps 40 --lr 1e30 --clip 0 --shard weights --accumulation 2")));
+  EXPECT_NE(two.code, 0) << two.text;
+  const std::string line = "train: loss and gradients must be finite (step ";
+  EXPECT_NE(two.text.find(line), two.text.npos) << two.text;
+  EXPECT_EQ(two.text.find(line), two.text.rfind(line)) << two.text;
 }
 
 TEST_F(CliRanks, settings_that_differ__are_refused_with_the_difference) {
@@ -132,10 +148,10 @@ TEST_F(CliRanks, settings_that_differ__are_refused_with_the_difference) {
 TEST_F(CliRanks, rank_that_is_killed__ends_all_and_the_checkpoint_is_whole) {
   const std::string run = words("run", "--steps 100000 --checkpoint-every 5 --keep 2");
   // when there is a checkpoint
-  const Output two =
-      run_command(str("{ ", on(2, run), " & p=$!; for i in $(seq 300); do ls '", out("run"),
-                      "'/state-* >/dev/null 2>&1 && break; sleep 0.1; done; ",
-                      "kill -KILL $(pgrep -P $p -x ebb | tail -1); wait $p; }"));
+  const Output two = run_command(
+      str("{ ", on(2, run), " & p=$!; for i in $(seq 300); do ls '", out("run"),
+          "'/state-* >/dev/null 2>&1 && break; sleep 0.1; done; ",
+          "k=$(pgrep -P $p -x ebb | tail -1); [ -n \"$k\" ] || k=$p; kill -KILL $k; wait $p; }"));
   EXPECT_NE(two.code, 0) << two.text;
   EXPECT_NE(two.text.find("ranks: rank "), two.text.npos) << two.text;
   const auto steps = train::checkpoint_steps(out("run"));
@@ -147,10 +163,10 @@ TEST_F(CliRanks, rank_that_is_killed__ends_all_and_the_checkpoint_is_whole) {
 
 TEST_F(CliRanks, signal_to_one__ends_all_behind_one_step) {
   const std::string run = words("run", "--steps 100000 --checkpoint-every 0");
-  const Output two =
-      run_command(str("{ ", on(2, run), " & p=$!; for i in $(seq 300); do grep -q loss '",
-                      out("run"), "'/metrics.jsonl 2>/dev/null && break; sleep 0.1; done; ",
-                      "kill -TERM $(pgrep -P $p -x ebb | tail -1); wait $p; }"));
+  const Output two = run_command(
+      str("{ ", on(2, run), " & p=$!; for i in $(seq 300); do grep -q loss '", out("run"),
+          "'/metrics.jsonl 2>/dev/null && break; sleep 0.1; done; ",
+          "k=$(pgrep -P $p -x ebb | tail -1); [ -n \"$k\" ] || k=$p; kill -TERM $k; wait $p; }"));
   EXPECT_NE(two.text.find("stopped by signal 15"), two.text.npos) << two.text;
   EXPECT_EQ(train::checkpoint_steps(out("run")).size(), 1u);
 }

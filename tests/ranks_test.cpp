@@ -177,6 +177,12 @@ TEST(ranks, micro_batches__change_nothing_but_roundings) {
     expect_close(train_on({.ranks = 2, .shard = shard, .micro_batches = 2}), one, 1e-5);
 }
 
+TEST(ranks, bf16__is_gathered_rounded_and_summed_in_f32) {
+  const Trained one = train_on({.dtype = DType::bf16});
+  for (const Shard shard : {Shard::none, Shard::optimizer, Shard::weights})
+    expect_close(train_on({.ranks = 2, .shard = shard, .dtype = DType::bf16}), one, 2e-3);
+}
+
 TEST(ranks, same_run_twice__has_the_same_bits) {
   for (const Shard shard : {Shard::none, Shard::weights}) {
     const How how{.ranks = 2, .shard = shard};
@@ -226,6 +232,13 @@ TEST(place_collectives, sum_that_is_read_at_once__does_not_wait_for_others) {
   const Value b = ops::all_reduce(ops::matmul(a, x), 2);
   g.output("y", b);
   EXPECT_EQ(order_of(place_collectives(g, {})), "mRmR");
+}
+
+TEST(place_collectives, sum_of_a_sum__is_behind_it) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {8, 8}});
+  g.output("y", ops::all_reduce(ops::all_reduce(ops::matmul(x, x), 2), 2));
+  EXPECT_EQ(order_of(place_collectives(g, {})), "mRR");
 }
 
 TEST(place_collectives, weights__are_gathered_ahead_of_their_readers_and_again) {

@@ -122,8 +122,10 @@ class Placing {
       for (const NamedValue& v : *list) read(v.value, part_of(outside), outside);
     for (size_t i = kind_.size(); i-- > 0;) {
       std::array<int64_t, parts> by = {never, never};
-      if (kind_[i] == Kind::ordinary || kind_[i] == Kind::eager)
+      if (kind_[i] == Kind::ordinary)
         by[part_of(static_cast<int64_t>(i))] = static_cast<int64_t>(i);
+      else if (kind_[i] == Kind::eager)  // one of its operands' bucket is emitted before its own
+        by[part_of(static_cast<int64_t>(i))] = static_cast<int64_t>(i) - 1;
       else
         for (const int32_t v : node(i).out)
           for (size_t p = 0; p < parts; ++p)

@@ -16,7 +16,8 @@ Timing time_on_host(Plan& plan, const NamedTensors& inputs) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> times;
   double spent = 0;
-  while (times.size() < 5 || (spent < 5 && times.size() < 30)) {
+  const bool alone = plan.device().communicator() == nullptr;  // else all ranks run it as often
+  while (times.size() < 5 || (alone && spent < 5 && times.size() < 30)) {
     const auto start = Clock::now();
     plan.run(inputs);
     times.push_back(std::chrono::duration<double>(Clock::now() - start).count());

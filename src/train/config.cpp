@@ -34,7 +34,7 @@ void check(const TrainConfig& c, int64_t ranks) {
   require(c.batch % c.accumulation == 0, "accumulation: must divide batch (", c.batch, " / ",
           c.accumulation, ")");
   require(c.batch / c.accumulation % ranks == 0,
-          "batch: every GPU must get as many images of a micro-batch (", c.batch, " / ",
+          "batch: every rank must get as many images of a micro-batch (", c.batch, " / ",
           c.accumulation, " on ", ranks, ")");
   for (const auto& [name, v] : {std::pair{"threads", c.threads},
                                 {"size", c.size},
@@ -83,6 +83,11 @@ StepOptions step_options(const TrainConfig& c, bool fast_bf16) {
           .adamw = {c.beta1, c.beta2, c.eps, c.weight_decay},
           .max_norm = c.clip,
           .accumulate = c.accumulation > 1};
+}
+
+Split split_of(const TrainConfig& c, const RankGroup* ranks) {
+  if (!ranks || ranks->ranks() == 1) return {};
+  return {.ranks = ranks->ranks(), .rank = ranks->rank(), .shard = parse_shard(c.shard)};
 }
 
 std::string to_json(const TrainConfig& c) {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/seed.h"
+#include "core/communicator.h"
 #include "train/schedule.h"
 #include "train/step.h"
 
@@ -113,6 +114,9 @@ RateSchedule rate_schedule(const TrainConfig& c);
 EmaSchedule ema_schedule(const TrainConfig& c);
 // dtype auto: bf16 if `fast_bf16`.
 StepOptions step_options(const TrainConfig& c, bool fast_bf16);
+
+// How a run of a group is split; null: it is not.
+Split split_of(const TrainConfig& c, const RankGroup* ranks);
 
 std::string to_json(const TrainConfig& c);
 // The defaults with what the JSON object says. Throws Error naming `subject`; unknown names suggest

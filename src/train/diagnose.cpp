@@ -29,7 +29,9 @@ int64_t find(const void* data, int64_t n, Bits exponent) {
 
 std::string place(const Type& type, int64_t at) { return str(type, " element ", at); }
 
-std::string bad_source(const Plan& plan, const NamedTensors& inputs) {
+}  // namespace
+
+std::string first_source_not_finite(const Plan& plan, const NamedTensors& inputs) {
   for (const Source& s : plan.graph().sources()) {
     const auto given = inputs.find(s.name);
     const bool input = s.kind == Source::Kind::input;
@@ -43,8 +45,6 @@ std::string bad_source(const Plan& plan, const NamedTensors& inputs) {
   return "";
 }
 
-}  // namespace
-
 int64_t find_not_finite(const Type& type, const void* data) {
   const int64_t n = type.shape.numel();
   switch (type.dtype) {
@@ -55,9 +55,8 @@ int64_t find_not_finite(const Type& type, const void* data) {
   }
 }
 
-std::string first_not_finite(Plan& plan, const NamedTensors& inputs) {
-  std::string found = bad_source(plan, inputs);
-  if (!found.empty()) return found;
+std::string first_result_not_finite(Plan& plan, const NamedTensors& inputs) {
+  std::string found;
   plan.inspect(inputs, [&](size_t i, const std::vector<Tensor>& outputs) {
     const Step& step = plan.steps()[i];
     for (size_t k = 0; k < outputs.size() && found.empty(); ++k) {

@@ -7,10 +7,13 @@
 
 namespace ebb::train {
 
-// Runs the plan once more and names the first tensor with NaN or infinity: an input, a param or
-// state, or the result of an op with its model path. "" if all are finite. For runs that update
-// nothing, such as steps with a non-finite loss.
-std::string first_not_finite(Plan& plan, const NamedTensors& inputs);
+// Names the first tensor with NaN or infinity that a plan is given: an input, a param or a state.
+// "" if all are finite.
+std::string first_source_not_finite(const Plan& plan, const NamedTensors& inputs);
+// Runs the plan once more and names the first result of an op with NaN or infinity, with its model
+// path. "" if all are finite. For runs that update nothing, such as steps with a non-finite loss;
+// of several ranks, all run it.
+std::string first_result_not_finite(Plan& plan, const NamedTensors& inputs);
 
 // Index of the first element that is NaN or infinite, or -1. Host memory of the type.
 int64_t find_not_finite(const Type& type, const void* data);

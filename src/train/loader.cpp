@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "nn/network.h"
 #include "train/sample_order.h"
 
 namespace ebb::train {
@@ -129,6 +130,27 @@ Batch BatchLoader::next() {
   ++wanted_;
   room_.notify_all();
   return out;
+}
+
+std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& c,
+                                                  const Split& split) {
+  LoaderOptions options{.batch = c.batch / c.accumulation,
+                        .seed = c.seed,
+                        .flip = c.flip,
+                        .augment = {.p = c.augment},
+                        .threads = c.threads,
+                        .rank = split.rank,
+                        .ranks = split.ranks};
+  return [&data, options](int64_t first) -> NextBatch {
+    const auto loader = std::make_shared<BatchLoader>(data, options, first);
+    return [loader]() -> NamedTensors {
+      Batch b = loader->next();
+      NamedTensors out{
+          {"images", b.images}, {std::string(nn::class_id), b.labels}, {"image", b.index}};
+      if (b.augment.defined()) out[std::string(nn::augment_labels)] = b.augment;
+      return out;
+    };
+  };
 }
 
 }  // namespace ebb::train

@@ -13,6 +13,7 @@
 #include "base/seed.h"
 #include "core/tensor.h"
 #include "train/augment.h"
+#include "train/config.h"
 #include "train/dataset.h"
 
 namespace ebb::train {
@@ -78,5 +79,15 @@ class BatchLoader {
   int64_t wanted_;                     // the step that next() gives
   std::vector<std::jthread> workers_;  // last: they stop before the rest goes
 };
+
+// The next micro-batch: inputs of the loss graph by name, `batch / accumulation` images. Names
+// without an input in the graph are ignored.
+using NextBatch = std::function<NamedTensors()>;
+
+// Batches of a data set as inputs of a loss graph: images, labels, image (the index of the image in
+// the run) and augment. Of several ranks, each has the same share of every micro-batch. The data
+// set must outlive the result.
+std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& config,
+                                                  const Split& split = {});
 
 }  // namespace ebb::train

@@ -12,11 +12,10 @@
 #include "base/version.h"
 #include "io/file.h"
 #include "nn/network.h"
-#include "ranks/agree.h"
 #include "train/diagnose.h"
-#include "train/loader.h"
 #include "train/run_folder.h"
 #include "train/stop.h"
+#include "train/team.h"
 
 namespace ebb::train {
 namespace {
@@ -65,6 +64,7 @@ class Run {
   Run(TrainJob job, const Context& context)
       : job_(std::move(job)),
         c_(job_.config),
+        team_(job_.ranks),
         context_(context),
         options_(options_of(job_, context)),
         plan_(train_step(job_.loss, options_), context, compile_options(c_, options_)) {
@@ -76,6 +76,8 @@ class Run {
     state_ = c_.resume ? load_state(c_.out, job_.weights) : initial_state(job_.weights, c_.seed);
     bind_state(plan_, state_, options_.split);
     if (options_.accumulate) add_accumulation();
+    check_collectives();
+    if (!leads() && !context_.device->on_host()) drop_tensors(state_);
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;
     next_ = job_.batches(state_.step * c_.accumulation);
@@ -101,9 +103,11 @@ class Run {
         go = !why;
         between_steps(why);
       }
-    } catch (const Error&) {
+    } catch (const Error& e) {
       if (saved_ > 0 && !diverged_)
         say(str("saved up to step ", saved_, "; go on with --resume --out ", c_.out));
+      // Before memory goes that a collective may still use, which waits for the other ranks.
+      team_.fail(e);
       throw;
     }
     result.step = state_.step;
@@ -114,11 +118,9 @@ class Run {
   }
 
  private:
-  bool leads() const { return options_.split.rank == 0; }
-  void report(ranks::Phase phase) const {
-    if (job_.ranks) job_.ranks->report(state_.step, phase);
-  }
-  bool alone() const { return options_.split.ranks == 1; }
+  bool leads() const { return team_.leads(); }
+  bool alone() const { return team_.alone(); }
+  void report(ranks::Phase phase) const { team_.report(state_.step, phase); }
   void say(std::string_view text) const {
     if (job_.hooks.log && leads()) job_.hooks.log(text);
   }
@@ -130,6 +132,13 @@ class Run {
     accumulation_->share_arena(plan_);
     for (const Source& s : accumulation_->graph().sources())
       if (s.kind != Source::Kind::input) accumulation_->bind(s.name, plan_.bound(s.name));
+    accumulation_->check_memory();
+  }
+
+  void check_collectives() const {
+    std::vector<const Plan*> plans = {&plan_};
+    if (accumulation_) plans.push_back(&*accumulation_);
+    team_.check_collectives(plans);
   }
 
   void begin_folder() {
@@ -155,7 +164,7 @@ class Run {
   void announce() const {
     if (c_.resume) say(str("resumes at step ", state_.step, "  ", c_.out));
     say(str("trains ", nn::count_elements(state_.weights), " weights with ", options_.dtype,
-            " matrix work on ", devices(), "; a step needs ",
+            " matrix work on ", devices(), kept_in_parts(), "; a step needs ",
             (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB",
             c_.recompute == "off"
                 ? std::string()
@@ -168,6 +177,14 @@ class Run {
     if (alone()) return one;
     return str(options_.split.ranks, " ranks, each with ", one, ", by ",
                context_.device->communicator()->description());
+  }
+
+  std::string kept_in_parts() const {
+    if (options_.split.shard == Shard::none) return "";
+    int64_t parts = 0;
+    for (const nn::Weight& w : state_.weights)
+      if (w.trained && is_split({DType::f32, w.shape}, options_.split)) parts += w.shape.numel();
+    return str(", ", parts, " of the weights in parts");
   }
 
   void write_config() const {
@@ -215,6 +232,7 @@ class Run {
                   .ema_decay = ema_decay_at(ema_schedule(c_), state_.step, c_.batch),
                   .micro_batches = c_.accumulation};
     now_ = {.step = state_.step + 1, .lr = in.lr};
+    suspect_.reset();
     for (; in.micro_batch < in.micro_batches; ++in.micro_batch) micro_batch(in);
     ++state_.step;
     loss_.add(now_.loss);
@@ -240,48 +258,52 @@ class Run {
     const NamedTensors inputs = inputs_of(plan, in);
     report(ranks::Phase::step);
     const NamedTensors out = plan.run(inputs);
-    const Reports told = read_reports(out);
-    now_.loss += told.loss / static_cast<double>(in.micro_batches);
     const bool finite = number(out, "finite") == 1;
-    if (last) {
-      wish_ = told.wish;
-      late_ = told;
-      now_.grad_norm = number(out, "grad_norm");
-      if (!finite) not_finite(out, inputs);
-    } else if (!finite && !suspect_) {
-      suspect_ = inputs;  // the sum of the step shows it to all ranks
+    if (!last) {
+      in.earlier += double{number(out, "loss")};
+      earlier_ = inputs;
+      if (!finite && !suspect_) suspect_ = inputs;  // the step's last micro-batch shows it to all
+      return;
     }
+    late_ = read_reports(out);
+    wish_ = late_.wish;
+    now_.loss = late_.loss;
+    now_.grad_norm = number(out, "grad_norm");
+    if (!finite) not_finite(out, inputs);
   }
 
   [[noreturn]] void not_finite(const NamedTensors& out, const NamedTensors& inputs) {
     diverged_ = true;
-    report(ranks::Phase::alone);
+    report(ranks::Phase::step);
     const std::string found = place_of_fault(inputs);
     // Nothing was changed by this step: the state is the one before it.
     // The older checkpoints stay: what led here may have spoilt the newest weights already.
     fetch_state(plan_, state_, context_);
-    const std::string before = leads() ? first_not_finite(state_) : "";
-    if (leads()) {
-      if (state_.step != saved_ && state_.step > 0 && before.empty()) write(0);
-      metrics_->flush();
-    }
+    const std::string before = team_.of_rank_0(leads() ? save_before() : "");
     fail("train: loss and gradients must be finite (step ", now_.step, ": loss ",
          shown(static_cast<float>(read_reports(out).loss)), ", gradient norm ",
          shown(number(out, "grad_norm")), ")  first: ", found.empty() ? "unknown" : found,
          what_is_left(before));
   }
 
+  // Saves the state before a step that diverged, unless it is spoilt: then what in it is.
+  std::string save_before() {
+    report(ranks::Phase::alone);
+    std::string spoilt = first_not_finite(state_);
+    if (state_.step != saved_ && state_.step > 0 && spoilt.empty()) write(0);
+    metrics_->flush();
+    return spoilt;
+  }
+
   // The first tensor that is not finite, in the first micro-batch that has one; of several ranks
-  // the first rank's.
+  // the first rank's. All do the same: plans exchange tensors.
   std::string place_of_fault(const NamedTensors& inputs) {
-    std::string found;
-    if (suspect_) found = first_not_finite(*accumulation_, *suspect_);
-    if (std::string later = first_not_finite(plan_, inputs); found.empty()) found = later;
-    if (alone()) return found;
-    const std::vector<std::string> all = job_.ranks->gather(found);
-    for (size_t r = 0; r < all.size(); ++r)
-      if (!all[r].empty()) return str("rank ", r, ", ", all[r]);
-    return "";
+    std::string found = team_.of_all(suspect_ ? first_source_not_finite(*accumulation_, *suspect_)
+                                              : first_source_not_finite(plan_, inputs));
+    if (found.empty() && !team_.of_all(suspect_ ? "has one" : "").empty())
+      found =
+          team_.of_all(first_result_not_finite(*accumulation_, suspect_ ? *suspect_ : earlier_));
+    return found.empty() ? team_.of_all(first_result_not_finite(plan_, inputs)) : found;
   }
 
   // `spoilt`: what the state before a step that diverged has in it.
@@ -323,7 +345,7 @@ class Run {
   void between_steps(const std::optional<Stop>& why) {
     const bool last = why.has_value(), finished = last && *why != Stop::signal;
     const bool first = state_.step == first_ + 1;
-    report(ranks::Phase::alone);  // what takes long is no step
+    report(ranks::Phase::step);
     if (job_.validation && (last || first || due(job_.validation->every))) validate();
     if (last || first || (due(c_.log_every) && seconds_since(said_) >= between_lines)) {
       said_ = Clock::now();
@@ -336,6 +358,7 @@ class Run {
     const bool saves = last || due(c_.checkpoint_every);
     if (saves || sample) fetch_state(plan_, state_, context_);  // with all ranks
     if (!leads()) return;
+    if (saves || sample) report(ranks::Phase::alone);
     if (saves) {
       metrics_->flush();  // a run that goes on from the checkpoint has the lines before it
       save(c_.keep);
@@ -355,17 +378,28 @@ class Run {
 
   // Made behind the first step, which it does not delay; training has its memory by then.
   void validate() {
-    if (!validator_) try {
-        validator_ = std::make_unique<Validator>(*job_.validation, c_, options_, context_, plan_);
-      } catch (const Error& e) {
-        say(str("validation: none, ", e.what()));
-        job_.validation.reset();
-        return;
-      }
-    validation_ = {.loss = validator_->loss(), .step = state_.step};
+    if (!validator_ && !begin_validation()) return;
+    const double loss = validator_->loss([this] { report(ranks::Phase::step); });
+    validation_ = {.loss = loss, .step = state_.step};
     if (!metrics_) return;
     const NamedNumber numbers[] = {{"validation/loss", validation_.loss}};
     metrics_->add(state_.step, numbers);
+  }
+
+  // False, with a word on why: no rank validates.
+  bool begin_validation() {
+    std::string wrong;
+    try {
+      validator_ = std::make_unique<Validator>(*job_.validation, c_, options_, context_, plan_);
+    } catch (const Error& e) {
+      wrong = e.what();
+    }
+    const std::string why = team_.of_all(wrong);
+    if (why.empty()) return true;
+    say(str("validation: none, ", why));
+    validator_.reset();
+    job_.validation.reset();
+    return false;
   }
 
   Progress progress() const {
@@ -400,6 +434,7 @@ class Run {
 
   TrainJob job_;
   TrainConfig& c_;
+  Team team_;
   Context context_;
   StepOptions options_;
   Plan plan_;
@@ -409,7 +444,8 @@ class Run {
   std::unique_ptr<MetricsLog> metrics_;
   NextBatch next_;
   NamedTensors batch_;
-  std::optional<NamedTensors> suspect_;  // inputs of a micro-batch that was not finite here
+  NamedTensors earlier_;                 // inputs of the last micro-batch but one
+  std::optional<NamedTensors> suspect_;  // of the first in this step that was not finite here
   double wish_ = 0;                      // why the ranks end, see code_of()
   Reports late_;                         // of the last step
   std::unique_ptr<Validator> validator_;
@@ -437,50 +473,27 @@ std::vector<ranks::Fact> facts_of(const TrainJob& job, const Context& context) {
           {"network", job.info.model_config},
           {"diffusion", job.info.diffusion_config},
           {"data", job.data},
-          {"device", context.device->description()},
+          device_fact(*context.device),
           {"checkpoint", job.config.resume ? str(last_checkpoint(job.config.out)) : "none"}};
 }
 
 }  // namespace
 
 TrainResult train(TrainJob job, const Context& context) {
+  const Team team(job.ranks);
   check(job.config, split_of(job.config, job.ranks).ranks);
   // The other ranks' folder is rank 0's, which may have begun.
-  if (!job.ranks || job.ranks->rank() == 0)
-    check_run_folder(job.config.out, job.config.resume, job.config.overwrite);
-  if (job.ranks) ranks::check_equal(*job.ranks, facts_of(job, context));
+  if (team.leads()) check_run_folder(job.config.out, job.config.resume, job.config.overwrite);
+  team.check_equal(facts_of(job, context));
+  if (team.alone() && job.config.shard != "none" && job.hooks.log)
+    job.hooks.log("shard: there is one device, which keeps all");
   // Compiling and measuring kernels may take long and cannot be polled.
   std::optional<EndOnSignal> preparing(
-      std::in_place, "train: interrupted before the first step; nothing was written");
+      std::in_place,
+      team.leads() ? "train: interrupted before the first step; nothing was written" : "");
   Run run(std::move(job), context);
   preparing.reset();
   return run.run();
-}
-
-Split split_of(const TrainConfig& c, const RankGroup* ranks) {
-  if (!ranks || ranks->ranks() == 1) return {};
-  return {.ranks = ranks->ranks(), .rank = ranks->rank(), .shard = parse_shard(c.shard)};
-}
-
-std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& c,
-                                                  const Split& split) {
-  LoaderOptions options{.batch = c.batch / c.accumulation,
-                        .seed = c.seed,
-                        .flip = c.flip,
-                        .augment = {.p = c.augment},
-                        .threads = c.threads,
-                        .rank = split.rank,
-                        .ranks = split.ranks};
-  return [&data, options](int64_t first) -> NextBatch {
-    const auto loader = std::make_shared<BatchLoader>(data, options, first);
-    return [loader]() -> NamedTensors {
-      Batch b = loader->next();
-      NamedTensors out{
-          {"images", b.images}, {std::string(nn::class_id), b.labels}, {"image", b.index}};
-      if (b.augment.defined()) out[std::string(nn::augment_labels)] = b.augment;
-      return out;
-    };
-  };
 }
 
 }  // namespace ebb::train

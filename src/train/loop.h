@@ -9,15 +9,11 @@
 #include "ranks/tcp_group.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
-#include "train/dataset.h"
+#include "train/loader.h"
 #include "train/metrics.h"
 #include "train/validation.h"
 
 namespace ebb::train {
-
-// The next micro-batch: inputs of the loss graph by name, `batch / accumulation` images. Names
-// without an input in the graph are ignored.
-using NextBatch = std::function<NamedTensors()>;
 
 // Callbacks between steps. Called with the state up to date on the host; on the CPU its tensors are
 // those of the running training and must not be written.
@@ -62,13 +58,5 @@ struct TrainResult {
 // or gradient, naming the step and the tensor; the state before it is saved. Several ranks stop and
 // fail together.
 TrainResult train(TrainJob job, const Context& context);
-
-// Batches of a data set as inputs of a loss graph: images, labels, image (the index of the image in
-// the run) and augment. The data set must outlive the result.
-// Of several ranks, each has the same share of every micro-batch.
-std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& config,
-                                                  const Split& split = {});
-// How a run of a group is split; null: it is not.
-Split split_of(const TrainConfig& config, const RankGroup* ranks);
 
 }  // namespace ebb::train

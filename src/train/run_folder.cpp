@@ -52,8 +52,8 @@ std::string sample_file(const std::string& folder, int64_t step) {
 
 namespace {
 
-// `operation`: LOCK_EX to write; LOCK_SH to look whether somebody does, as the ranks of a run may
-// at once. None where there is no folder yet, or its file system knows no locks.
+// `operation`: LOCK_EX to write; LOCK_SH to look whether somebody does, as several may at once.
+// None where there is no folder yet, or its file system knows no locks.
 RunLock lock_run_folder(const std::string& folder, int operation) {
   RunLock lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   require(!lock || ::flock(lock.number(), operation | LOCK_NB) == 0 || errno != EWOULDBLOCK,

@@ -62,6 +62,10 @@ void bind_state(Plan& plan, const TrainState& state, const Split& split) {
   plan.bind_missing();
 }
 
+void drop_tensors(TrainState& state) {
+  for (auto& [name, t] : state.tensors) t = Tensor(t.type(), nullptr);
+}
+
 void fetch_state(const Plan& plan, TrainState& state, const Context& context) {
   for (auto& [name, host] : state.tensors) {
     const Tensor& own = plan.bound(name);

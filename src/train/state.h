@@ -28,6 +28,8 @@ void check_training_memory(const nn::Weights& weights);
 // Gives the plan the state's tensors, or this rank's parts. On the host the plan then works in the
 // state's own memory; elsewhere fetch_state() brings it up to date.
 void bind_state(Plan& plan, const TrainState& state, const Split& split = {});
+// Only types are left: for a rank that does not write the state, and whose device has it.
+void drop_tensors(TrainState& state);
 // All ranks call it; the state of rank 0 is up to date then.
 void fetch_state(const Plan& plan, TrainState& state, const Context& context);
 // Names a weight, average or moment with NaN or infinity, and where; "" if all are finite.

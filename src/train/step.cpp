@@ -7,6 +7,7 @@
 #include "ops/clip_scale/op.h"
 #include "ops/prim/all_gather/op.h"
 #include "ops/prim/all_reduce/op.h"
+#include "ops/prim/broadcast/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
@@ -36,8 +37,8 @@ struct Gradients {
   std::vector<std::string> params;
   std::vector<Value> grads;
   Value loss;
-  // By param: whether it is split.
-  std::vector<bool> split;
+  Value share = {};         // with accumulation: of a micro-batch in its step
+  std::vector<bool> split;  // by param
 };
 
 void add_gradients(Gradients& to, const Graph& loss, const StepOptions& o) {
@@ -58,7 +59,7 @@ void add_gradients(Gradients& to, const Graph& loss, const StepOptions& o) {
 // `kept`.
 void accumulate(Gradients& to, bool kept) {
   Graph& g = to.graph;
-  const Value first = scalar(g, "step.first"), share = scalar(g, "step.share");
+  const Value first = scalar(g, "step.first"), share = to.share = scalar(g, "step.share");
   for (size_t i = 0; i < to.params.size(); ++i) {
     const std::string name = "acc." + to.params[i];
     const Value acc = g.source(Source::Kind::state, name, to.grads[i].type());
@@ -91,11 +92,23 @@ ops::ClipScaleResults clip(const Gradients& of, const StepOptions& o) {
   return {mean(clip.scale), mean(clip.norm)};
 }
 
+// The mean loss of the step's micro-batches, of which the graph has the last.
+Value loss_of_step(const Gradients& of) {
+  if (!of.share) return of.loss;
+  Graph& g = *of.loss.graph;
+  return ops::map({of.loss, scalar(g, "step.earlier"), of.share},
+                  [](auto x) { return (x[0] + x[1]) * x[2]; });
+}
+
 // What all ranks tell: [ranks, RankReport::numbers].
 Value reports(Graph& g, Value loss, int64_t ranks) {
   const Value told = g.input("step.report", {DType::f32, {1, RankReport::numbers - 1}});
   return ops::all_gather(ops::concat({ops::reshape(loss, {1, 1}), told}, 1), ranks);
 }
+
+// Kernels that were chosen by measurement may add up in another order on another rank: what decides
+// how weights change is the same bits on all.
+Value of_first_rank(Value v, int64_t ranks) { return ranks == 1 ? v : ops::broadcast(v, ranks); }
 
 // 1 if all of it is finite, else 0: a loss that is not counts like a gradient that is not.
 Value checked(Value scale, Value loss) {
@@ -142,20 +155,22 @@ Graph train_step(const Graph& loss, const StepOptions& o) {
   Graph& g = all.graph;
   const AtScope at(g, "optimiser");
   if (o.accumulate) accumulate(all, false);
-  Value total = all.loss;  // finite if every rank's is
+  const Value own = loss_of_step(all);
+  if (o.accumulate) g.output("step_loss", own);
+  Value total = own;  // finite if every rank's is
   if (o.split.ranks > 1) {
     sum_over_ranks(all, o.split.ranks);
-    const Value told = reports(g, all.loss, o.split.ranks);
+    const Value told = reports(g, own, o.split.ranks);
     total = ops::reshape(ops::sum(ops::slice(told, 1, 0, 1), {0, 1}), {});
     g.output("ranks", told);
   }
   const auto clipped = clip(all, o);
   Shared s{.lr = scalar(g, "step.lr"), .c1 = scalar(g, "step.c1"), .c2 = scalar(g, "step.c2")};
-  s.clip = checked(clipped.scale, total);
+  s.clip = of_first_rank(checked(clipped.scale, total), o.split.ranks);
   if (o.ema) s.ema_decay = scalar(g, "step.ema_decay");
   for (size_t i = 0; i < all.params.size(); ++i) update_param(g, all.params[i], all.grads[i], s, o);
   g.output("loss", all.loss);
-  g.output("grad_norm", clipped.norm);
+  g.output("grad_norm", of_first_rank(clipped.norm, o.split.ranks));
   g.output("finite", is_positive(s.clip));
   verify(g, "train_step");
   return std::move(g);
@@ -175,7 +190,11 @@ Graph accumulation_step(const Graph& loss, const StepOptions& o) {
 
 Reports read_reports(const NamedTensors& outputs) {
   const auto told = outputs.find("ranks");
-  if (told == outputs.end()) return {.loss = outputs.find("loss")->second.span<float>()[0]};
+  if (told == outputs.end()) {
+    const auto whole = outputs.find("step_loss");
+    return {.loss =
+                (whole != outputs.end() ? whole : outputs.find("loss"))->second.span<float>()[0]};
+  }
   const auto rows = told->second.span<float>();
   const auto at = [&](int64_t rank, int64_t number) {
     return double{rows[static_cast<size_t>(rank * RankReport::numbers + number)]};
@@ -210,6 +229,7 @@ NamedTensors step_inputs(const StepInputs& in, const StepOptions& o) {
   if (!o.accumulate) return out;
   set("step.first", in.micro_batch == 0);
   set("step.share", 1.0 / static_cast<double>(in.micro_batches));
+  set("step.earlier", in.earlier);
   return out;
 }
 

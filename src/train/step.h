@@ -31,8 +31,9 @@ struct StepOptions {
 
 // `loss` has the f32[] output "loss". The result has the outputs "loss", "grad_norm" (before
 // clipping), "finite" (f32[], 1 or 0), the other outputs of `loss`, and the inputs of
-// step_inputs(). "loss" is of this rank's share; with several ranks there is also the output
-// "ranks" f32[ranks, RankReport::numbers], and what the step does and tells else is of all ranks.
+// step_inputs(). "loss" is of this rank's share of the last micro-batch; with accumulation there is
+// also "step_loss", of all of them, and with several ranks "ranks" f32[ranks, RankReport::numbers].
+// What the step does and tells else is of all ranks, and the same bits on each.
 Graph train_step(const Graph& loss, const StepOptions& options);
 
 // With accumulation: of all micro-batches of a step but the last, which train_step() takes. Adds
@@ -43,7 +44,7 @@ Graph accumulation_step(const Graph& loss, const StepOptions& options);
 // What each rank tells the others with a step.
 struct RankReport {
   static constexpr int64_t numbers = 3;
-  double loss = 0;       // given by the step
+  double loss = 0;       // of all micro-batches; given by the step
   double wish = 0;       // why the rank wants to end behind this step; 0: it does not
   double preparing = 0;  // seconds that it needed for the inputs
 };
@@ -55,12 +56,14 @@ struct StepInputs {
   double ema_decay = 0;
   // Gradient accumulation; the last micro-batch updates the weights.
   int64_t micro_batches = 1, micro_batch = 0;
+  double earlier = 0;  // the sum of the losses of the micro-batches before
   RankReport report = {};
 };
 // The inputs that train_step() added, or accumulation_step(), which has fewer of them.
 NamedTensors step_inputs(const StepInputs& in, const StepOptions& options);
 
-// What the ranks told with a step, from its outputs.
+// What the ranks told with a step, from its outputs, or with a micro-batch before the last, which
+// tells nothing but its loss.
 struct Reports {
   double loss = 0;       // of all ranks' images
   double wish = 0;       // of the first rank that wants to end

@@ -172,11 +172,12 @@ void Validator::bind_averages() {
   }
 }
 
-double Validator::loss() {
+double Validator::loss(const std::function<void()>& between) {
   // Again each time: the averages have changed, and what a plan makes of its weights with them.
   bind_averages();
   double sum = 0;
   for (int64_t i = 0; i < validation_.batches; ++i) {
+    if (between) between();
     NamedTensors in = validation_.batch(i);
     in["seed"] = scalar_tensor(static_cast<int64_t>(seed_));
     in["step"] = scalar_tensor(validation_step);

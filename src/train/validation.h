@@ -52,7 +52,8 @@ class Validator {
   // Throws Error where the device lacks the memory.
   Validator(Validation validation, const TrainConfig& config, const StepOptions& options,
             const Context& context, const Plan& training);
-  double loss();  // the mean over all items; all ranks call it
+  // The mean over all items; all ranks call it. `between` is called before each batch.
+  double loss(const std::function<void()>& between = {});
 
  private:
   void bind_averages();

@@ -1,7 +1,6 @@
 #include "apps/cli/ranks.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -39,13 +38,16 @@ int64_t number_of_gpus(const std::string& gpus) {
   return n;
 }
 
-// Threads of one of so many ranks on this host: as many cores as its launcher has bound it to, or
-// its share of all.
-int64_t share_of_cores(int64_t ranks) {
+// Threads of a rank: the cores that it may use, shared with the ranks of its host that may use the
+// same. A launcher may have bound each to its own.
+int64_t share_of_cores(ranks::TcpGroup& group) {
   cpu_set_t bound;
-  const bool known = sched_getaffinity(0, sizeof bound, &bound) == 0;
-  const int64_t share = std::max<int64_t>(sysconf(_SC_NPROCESSORS_ONLN) / ranks, 1);
-  return known ? std::min<int64_t>(CPU_COUNT(&bound), share) : share;
+  if (sched_getaffinity(0, sizeof bound, &bound) != 0) return 1;
+  std::string cores;
+  for (size_t i = 0; i < CPU_SETSIZE; ++i) cores += CPU_ISSET(i, &bound) ? '1' : '0';
+  const std::string own = str(group.member(group.rank()).host, ' ', cores);
+  const std::vector<std::string> all = group.gather(own);
+  return std::max<int64_t>(CPU_COUNT(&bound) / std::ranges::count(all, own), 1);
 }
 
 }  // namespace
@@ -84,8 +86,10 @@ std::shared_ptr<ranks::TcpGroup> join_group() {
 Context open_device(CommonOptions o, ranks::TcpGroup* group) {
   if (!group) return open_device(o);
   const auto launch = own_launch();
-  o.index = launch->local_rank;
-  if (o.threads == 0 && launch->local_ranks > 1) o.threads = share_of_cores(launch->local_ranks);
+  // A launcher may show each rank its own GPU alone.
+  o.index = count_devices("cuda") == 1 ? 0 : launch->local_rank;
+  const int64_t share = share_of_cores(*group);
+  if (o.threads == 0) o.threads = share;
   Context c = open_device(o);
   if (is_quiet()) c.log = [](std::string_view) {};
   group->report(0, ranks::Phase::join);

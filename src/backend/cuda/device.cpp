@@ -324,7 +324,7 @@ void CudaDevice::run_loading(const std::function<void()>& work) {
   work();
 }
 
-// The first of each collective connects the GPUs, which no graph may record.
+// What can be connected before a graph records collectives, is.
 void CudaDevice::join(RankGroup& group) {
   require_here();
   check(cudaSetDevice(index_), "choosing the device");

@@ -1,5 +1,6 @@
 #include "ops/prim/all_gather/op.h"
 
+#include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce_scatter/op.h"
 
 namespace ebb::ops {
@@ -9,10 +10,11 @@ std::vector<Type> infer(const Signature& s) {
   return infer_collective(s, s.as<Collective>().ranks, 1);
 }
 
+// Sums are of f32, as gradients of weights are.
 std::vector<Value> vjp(const VjpCall& c) {
   std::vector<Value> out;
   for (const Value& d : c.dout)
-    out.push_back(d.graph ? reduce_scatter(d, c.sig.as<Collective>().ranks) : Value{});
+    out.push_back(d ? reduce_scatter(cast(d, DType::f32), c.sig.as<Collective>().ranks) : Value{});
   return out;
 }
 

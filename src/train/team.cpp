@@ -1,0 +1,45 @@
+#include "train/team.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace ebb::train {
+namespace {
+
+std::string collectives_of(const Plan& plan) {
+  std::string all;
+  for (const Step& s : plan.steps())
+    if (s.sig.op->collective) all += s.sig.text() + '\n';
+  return str(fnv1a(all));
+}
+
+}  // namespace
+
+ranks::Fact device_fact(const Device& d) {
+  const std::string host = str(d.backend(), d.fast_in(DType::bf16) ? " with fast bf16" : "");
+  return {"device", d.on_host() ? host : d.description()};
+}
+
+std::string Team::of_rank_0(const std::string& text) const {
+  return alone() ? text : group_->gather(text)[0];
+}
+
+std::string Team::of_all(const std::string& text) const {
+  if (alone()) return text;
+  const std::vector<std::string> all = group_->gather(text);
+  for (size_t r = 0; r < all.size(); ++r)
+    if (!all[r].empty()) return str("rank ", r, ", ", all[r]);
+  return "";
+}
+
+void Team::check_equal(const std::vector<ranks::Fact>& facts) const {
+  if (!alone()) ranks::check_equal(*group_, facts);
+}
+
+void Team::check_collectives(const std::vector<const Plan*>& plans) const {
+  std::vector<ranks::Fact> facts;
+  for (const Plan* p : plans) facts.push_back({str("plan ", facts.size()), collectives_of(*p)});
+  check_equal(facts);
+}
+
+}  // namespace ebb::train
