@@ -18,7 +18,9 @@ using testing::Output;
 class Ranks : public testing::Program {
  protected:
   Output run(const std::string& words, const std::string& before = "") {
-    return testing::run_command(str(before, " '", testing::rank_program_path(), "' ", words));
+    // whose standard error is taken too, also of what runs in the background
+    return testing::run_command(
+        str("{ ", before, " '", testing::rank_program_path(), "' ", words, "; }"));
   }
 
   // All end with the code of a fault, and one line, which is like `line`, says why.
@@ -58,6 +60,14 @@ TEST_F(Ranks, rank_0_that_is_stopped__ends_all) {
   expect_end("copies=2 stop rank=0 silence=1.5 grace=0.5",
              R"(ranks: rank 0 \(host \S+, pid \d+\) gives no sign of life: it is stopped, or its )"
              R"(host or network is gone \(step \d\))");
+}
+
+TEST_F(Ranks, rank_0_that_is_stopped_and_goes_on__finds_that_all_is_said) {
+  const Output out =
+      run("copies=2 stop rank=0 silence=1 & sleep 2.5; "
+          "kill -CONT $(cut -d' ' -f1 /proc/$!/task/$!/children); wait $!");
+  EXPECT_EQ(out.code, 2);
+  EXPECT_EQ(std::count(out.text.begin(), out.text.end(), '\n'), 1) << out.text;
 }
 
 TEST_F(Ranks, one_that_hangs__ends_all) {
