@@ -102,7 +102,7 @@ TEST_F(Ranks, an_error_that_leaves_the_group__ends_all_and_is_not_lost) {
 
 TEST_F(Ranks, leaving_in_any_order__is_no_fault) {
   for (const char* rank : {"0", "1"}) {
-    const Output out = run(str("copies=3 leave rank=", rank));
+    const Output out = run(str("copies=3 leave seconds=0.3 rank=", rank));
     EXPECT_EQ(out.code, 0);
     EXPECT_EQ(out.text, "");
   }
