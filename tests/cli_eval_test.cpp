@@ -141,6 +141,20 @@ TEST_F(CliEval, files_that_are_no_weights_of_inception__are_refused) {
   EXPECT_TRUE(folder.starts_with("safetensors: ")) << folder;
 }
 
+TEST_F(CliEval, figures_that_cannot_be_written__are_printed_all_the_same) {
+  const std::string model = run(), out = folder_ / "f.json";
+  const Output o = testing::run_command(
+      str("(trap '' XFSZ; ulimit -f 0; exec '", testing::program_path(), "' ",
+          words(model, str("--n 4 --json --features ", network(8), " --out ", out)), ")"));
+  EXPECT_EQ(o.code, 2) << o.text;
+  EXPECT_NE(o.text.find("\"frechet_distance\":"), std::string::npos) << o.text;
+  EXPECT_NE(
+      o.text.find(str("ebb: error: eval: --out: cannot write (File too large)  ", out,
+                      "; metrics: cannot write (File too large)  ", model, "/metrics.jsonl\n")),
+      std::string::npos)
+      << o.text;
+}
+
 TEST_F(CliEval, weights_of_inception__give_fid_and_kid) {
   const std::string model = run(), file = folder_ / "inception.safetensors";
   testing::write_hashed_inception(file);

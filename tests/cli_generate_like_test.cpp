@@ -267,7 +267,7 @@ TEST_F(CliLike, config__says_what_flags_say) {
   EXPECT_EQ(made(command, png()), made(flags + " --seed 3", png()));
   std::ofstream(config) << R"({"prompt": "fox", "seed": -1, "steps": 1, "size": 64})";
   const testing::Output drawn = run_program(command);
-  const std::string end = " (drawn, as the config's seed is -1)\n";
+  const std::string end = " (drawn for -1)\n";
   ASSERT_EQ(drawn.text.find("seed: "), 0u) << drawn.text;
   ASSERT_NE(drawn.text.find(end), drawn.text.npos) << drawn.text;
   const Tensor picture = io::read_image(png());

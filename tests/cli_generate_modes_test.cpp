@@ -278,6 +278,8 @@ TEST_F(CliGenerateModes, mistakes__are_named) {
     EXPECT_NE(help.find(values), help.npos) << values;
   EXPECT_EQ(error("--hires 0.5"),
             "generate: --hires: the scale must be above 1 and at most 8 (got 0.5)");
+  EXPECT_EQ(error("--hires 2:latent:3:2"),
+            "generate: --hires: the strength must lie in [0, 1] (got 2)");
   EXPECT_EQ(error("--hires 2 --mask " + mask() + init),
             "generate: --hires with --mask is not there yet");
   EXPECT_EQ(error("--refiner nowhere.safetensors"),

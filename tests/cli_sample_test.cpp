@@ -415,14 +415,15 @@ TEST_F(CliSample, out_with_a_mistyped_suffix__makes_no_folder) {
 }
 
 TEST_F(CliSample, interrupt__says_that_nothing_was_written) {
-  const std::string run = trained();
-  // 10000 steps take much longer than 3 seconds.
+  const std::string run = trained();  // 10000 steps take much longer than 3 seconds
   const Output out =
       run_program("--version; exec timeout --preserve-status -s INT 3 '" + program_path() +
-                  "' sample --n 64 --steps 10000 " + run + " --out " + png());
+                  "' sample --json --n 64 --steps 10000 " + run + " --out " + png());
   EXPECT_EQ(out.code, 130) << out.text;
-  EXPECT_NE(out.text.find("sample: interrupted by signal 2 at "), std::string::npos) << out.text;
-  EXPECT_NE(out.text.find("of 64 images; nothing was written to " + png()), std::string::npos);
+  const std::string to = "; nothing was written to " + png() + " (at ",
+                    json = R"({"interrupted":true,"signal":2,"n":64,"out":")" + png() + "\"}";
+  EXPECT_NE(out.text.find("sample: interrupted by signal 2" + to), std::string::npos) << out.text;
+  EXPECT_NE(out.text.find(json), std::string::npos) << out.text;
   EXPECT_FALSE(written());
 }
 

@@ -84,6 +84,21 @@ TEST_F(CliSamplers, plot__refuses_a_folder_that_is_missing) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
+TEST_F(CliSamplers, plot_that_cannot_be_written__is_told_with_its_flag) {
+  const std::string file = folder_ / "x.svg", gallery = folder_ / "all";
+  const std::string limited = "(trap '' XFSZ; ulimit -f 1; exec '" + testing::program_path() + "' ";
+  for (const std::string& words :
+       {"plot --points 200 --out " + file, "gallery --points 200 --steps 20 --out " + gallery}) {
+    const Output out = testing::run_command(limited + "samplers " + words + ")");
+    EXPECT_EQ(out.code, 2) << out.text;
+    EXPECT_NE(out.text.find("ebb: error: samplers: --out: cannot write (File too large)  " +
+                            folder_.path()),
+              std::string::npos)
+        << out.text;
+  }
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST_F(CliSamplers, plot__takes_the_schedule_that_sampling_takes) {
   EXPECT_EQ(title(""), "heun, karras, 20 steps");
   EXPECT_EQ(title("--sampler 'DPM++ 2M Exponential'"),

@@ -161,6 +161,19 @@ TEST(narrow_results, results_of_one_expression__are_rounded_each_for_itself) {
   expect_equal(g, narrow);
 }
 
+TEST(narrow_results, sums__are_rounded_where_they_are_made) {
+  Graph g;
+  const Value x = g.input("x", {DType::bf16, {40, 6}});
+  g.output("columns", ops::cast(ops::reshape(ops::sum(x, {0}), {6}), DType::bf16));
+  g.output("rows", ops::cast(ops::amax(x, {1}), DType::f16));
+  g.output("all", ops::sum(x, {0, 1}));
+  const Graph out = narrow_results(g, no_same_cost_class);
+  verify(out, "narrow_results");
+  EXPECT_EQ(count(out, ops::def::pointwise()), 0);
+  EXPECT_EQ(count(out, ops::def::reduce()), 3);
+  expect_equal(g, out);
+}
+
 TEST(merge_casts, statistics_of_a_widened_value__are_of_the_value) {
   Graph g;
   const Value x = g.input("x", {DType::bf16, {3, 8}});

@@ -242,7 +242,7 @@ def rope_rows():
         return tuple(t.transpose(1, 2) for t in out)
 
     def ebb(q, k, cos, sin):
-        return ek.rope(q, cos, sin, style="half"), ek.rope(k, cos, sin, style="half")
+        return ek.qk_rope(q, k, cos, sin, style="half")
 
     for b, tokens in ((1, 8192), (64, 1)):
         n = b * tokens * 40 * 128

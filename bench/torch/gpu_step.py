@@ -12,7 +12,8 @@ fused AdamW; bf16 autocast with f32 weights; U-Nets in channels_last. Modes:
   blocks_graph   each block compiled by itself (fast to compile), captured as one CUDA graph
   blocks_autotune  that with mode="max-autotune-no-cudagraphs"
 Under torchrun the network is in DistributedDataParallel and each rank has the case's batch; modes
-that capture the whole step are out then, and rank 0 alone prints. One JSON line a mode. With --serve it then measures the fastest mode again for every line of input.
+that capture the whole step are out then, and rank 0 alone prints. One JSON line a mode. With
+--serve it then measures the fastest mode again for every line of input.
 """
 
 import os

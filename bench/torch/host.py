@@ -6,9 +6,11 @@ ebb's own.
 On a GPU where there is one, without waiting for it; else ebb's CPU backend serves a tensor of no
 elements, for which all is done but the kernel. `operator`: called with numbers for its attributes,
 below Python; `torch`: an operator of torch with one operand and one result (aten::clone), called
-the same way. Least of many series, so that other programs count little. One JSON line a function.
+the same way; `by default`: under a default device, as torch.set_default_device() leaves it. Least
+of many series, so that other programs count little. One JSON line a function.
 """
 
+import contextlib
 import json
 import time
 
@@ -21,17 +23,19 @@ SERIES, CALLS = 60, 300
 
 
 def least_times(calls):
-    """Microseconds by name; the series of all calls by turns."""
+    """Microseconds by name of (call, context); the series of all calls by turns."""
     best = dict.fromkeys(calls, float("inf"))
-    for call in calls.values():
-        for _ in range(100):
-            call()
-    for _ in range(SERIES):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            for _ in range(CALLS):
+    for call, context in calls.values():
+        with context:
+            for _ in range(100):
                 call()
-            best[name] = min(best[name], 1e6 * (time.perf_counter() - start) / CALLS)
+    for _ in range(SERIES):
+        for name, (call, context) in calls.items():
+            with context:
+                start = time.perf_counter()
+                for _ in range(CALLS):
+                    call()
+                best[name] = min(best[name], 1e6 * (time.perf_counter() - start) / CALLS)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
     return {name: round(us, 2) for name, us in best.items()}
@@ -65,12 +69,15 @@ def main():
         number = function.number_of(tuple(case.attributes))
         call, x = ops._op(case.function), given[0][0] if function.is_list else given[0]
         arguments, clone = (*given, *case.attributes), torch.ops.aten.clone.default._op
-        times = least_times({
+        calls = {
             "call": lambda: call(*arguments),
             "operator": lambda: function.numbered._op(*given, number),
             "torch": lambda: clone(x),
             "x + x": lambda: x + x,
-        })
+        }
+        by_default = {f"{name}, by default": (calls[name], x.device) for name in ("call", "x + x")}
+        plain = {name: (c, contextlib.nullcontext()) for name, c in calls.items()}
+        times = least_times(plain | by_default)
         line = {"bench": "host", "case": str(case), "us": times, "device": device,
                 "torch_version": torch.__version__}
         print(json.dumps(line), flush=True)

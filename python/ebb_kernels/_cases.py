@@ -64,6 +64,20 @@ CASES = [
     Case("rope", [(2, 7, 64), (2, 7, 64), (2, 7, 64)], ("interleaved",), "ltx", fixed=(1, 2)),
     Case("rope", [(2, 7, 3, 16), (7, 4), (7, 4)], ("half",), "partial", fixed=(1, 2)),
     Case(
+        "qk_rope",
+        [(2, 7, 3, 16), (2, 7, 1, 16), (7, 16), (7, 16)],
+        ("half",),
+        fixed=(2, 3),
+    ),
+    Case(
+        "qk_rope",
+        [(2, 7, 3, 16), (2, 7, 3, 16), (2, 7, 8), (2, 7, 8)],
+        ("interleaved",),
+        layouts={0: "heads", 1: "columns"},
+        fixed=(2, 3),
+    ),
+    Case("qk_rope", [(2, 7, 64), (2, 7, 64), (7, 64), (7, 64)], ("half",), fixed=(2, 3)),
+    Case(
         "qk_norm_rope",
         [(2, 7, 3, 64), (2, 7, 3, 64), (64,), (64,), (7, 64), (7, 64)],
         (1e-6, "interleaved", False, "once"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from . import _library, reference
+from . import _autograd, _library, reference
 from ._checked import Checked
 from ._namespace import NAMESPACE
 
@@ -74,21 +74,23 @@ def _fake_map(inputs, formula, names, dtype):
 class _Entry:
     fake: callable
     constant: tuple[int, ...] = ()  # the results that have no gradient
+    free: int = 0  # so many first operands have any leading dims, and no other has their sizes
     autocast: bool = False  # floats are cast to autocast's dtype, as torch does for its products
 
 
 _TABLE = {
-    "rms_norm": _Entry(_fake_rms_norm),
-    "layer_norm": _Entry(_fake_layer_norm),
+    "rms_norm": _Entry(_fake_rms_norm, free=1),
+    "layer_norm": _Entry(_fake_layer_norm, free=1),
     "ada_norm": _Entry(_fake_ada_norm),
     "add_norm": _Entry(_fake_add_norm),
     "group_norm": _Entry(lambda x, *_: _like(x)),
-    "softmax": _Entry(lambda x: _like(x)),
+    "softmax": _Entry(lambda x: _like(x), free=1),
     "rope": _Entry(lambda x, *_: _like(x)),
+    "qk_rope": _Entry(lambda q, k, *_: (_like(q), _like(k))),
     "qk_norm_rope": _Entry(lambda q, k, *_: (_like(q), _like(k))),
-    "gated": _Entry(_fake_gated),
-    "linear_gated": _Entry(_fake_linear_gated, autocast=True),
-    "linear_act": _Entry(_fake_linear_act, autocast=True),
+    "gated": _Entry(_fake_gated, free=2),
+    "linear_gated": _Entry(_fake_linear_gated, free=1, autocast=True),
+    "linear_act": _Entry(_fake_linear_act, free=1, autocast=True),
     "attention": _Entry(_fake_attention, constant=(1,), autocast=True),
     "map": _Entry(_fake_map),
     "adamw": _Entry(lambda *_: None),
@@ -140,7 +142,6 @@ class _Function:
 
     def __init__(self, library, namespace, schemas, reference_on):
         self.name, self.operands, declared = _parts(schemas.forward)
-        self.attributes = len(declared)
         self.attribute_names = [a.split(" ")[1] for a in declared]
         self.entry = _TABLE[self.name]
         self.forward = getattr(getattr(torch.ops, namespace), self.name).default
@@ -152,6 +153,9 @@ class _Function:
         torch.library.register_fake(f"{namespace}::{self.name}", self.entry.fake, lib=library)
         if not self.has_gradients:
             library.impl(self.name, self._overwrite, "ADInplaceOrView", with_keyset=True)
+            torch.library.register_vmap(
+                f"{namespace}::{self.name}", self._not_by_sample, lib=library
+            )
             return
         self._register_numbered(library, namespace, _parts(schemas.numbered)[0])
         backward, given, _ = _parts(schemas.backward)
@@ -162,10 +166,12 @@ class _Function:
         for key in reference_on:
             library.impl(backward, self._reference_backward, key)
         torch.library.register_fake(f"{namespace}::{backward}", self._fake_backward, lib=library)
-        torch.library.register_autograd(
-            f"{namespace}::{self.name}", self._backward, setup_context=self._setup, lib=library
+        once = f"ebb_kernels: {self.name} has no second derivative"
+        self._differentiate(
+            library, self.forward, self._setup, self._gradients,
+            f"ebb_kernels: {self.name} has no derivative in forward mode (jvp)", self.entry.free,
         )
-        torch.library.register_autograd(f"{namespace}::{backward}", self._no_more, lib=library)
+        self._differentiate(library, self.backward, lambda *_: None, self._no_more(once), once)
         if self.entry.autocast:
             for device in ("cuda", "cpu"):
                 self._register_autocast(library, device)
@@ -246,11 +252,22 @@ class _Function:
                 [y for y, _ in given], wanted, [dy for _, dy in given], allow_unused=True
             )
         return [
-            torch.zeros(x.shape, dtype=x.dtype) if d is None else d.contiguous()
+            x.new_zeros(x.shape) if d is None else d.contiguous()
             for x, d in zip(wanted, found)
         ]
 
     # ---- autograd
+
+    @staticmethod
+    def _differentiate(library, op, setup, gradients, no_tangents, free=0):
+        namespace, _, name = op._schema.name.partition("::")
+        kernel = _autograd.kernel(op, setup, gradients, no_tangents)
+        library.impl(name, kernel, "Autograd", with_keyset=True)
+        rule = _autograd.by_sample(op, free)
+        torch.library.register_vmap(f"{namespace}::{name}", rule, lib=library)
+
+    def _not_by_sample(self, *_):
+        raise RuntimeError(f"ebb_kernels: {self.name} overwrites its operands: it has no vmap")
 
     def _overwrite(self, keys, *arguments):
         """Tells autograd, which looks at versions, that the first operands are overwritten."""
@@ -262,12 +279,12 @@ class _Function:
                 keys & torch._C._after_ADInplaceOrView_keyset, *arguments
             )
 
-    def _setup(self, ctx, inputs, output):
-        operands = inputs[: len(self.operands)]
-        flat = self._flat(operands)
+    def _setup(self, ctx, arguments, output):
+        flat = self._flat(arguments[: len(self.operands)])
         saved = list(output if isinstance(output, tuple) else (output,))
-        ctx.attributes = inputs[len(self.operands) :]
-        ctx.same_gradient = self.same_gradient(*ctx.attributes)  # here: compilers trace _backward()
+        ctx.attributes = arguments[len(self.operands) :]
+        ctx.same_gradient = self.same_gradient(*ctx.attributes)  # here: compilers trace what follows
+        ctx.operands = len(flat)
         ctx.set_materialize_grads(False)  # gradients of unused results are absent
         ctx.save_for_backward(*saved[: self.saved], *flat)
         ctx.mark_non_differentiable(*(output[i] for i in self.entry.constant))
@@ -275,12 +292,13 @@ class _Function:
     def _same_gradient(self, *attributes):
         return _library.same_gradient(self.name, self._named(attributes))
 
-    def _backward(self, ctx, *grads):
+    def _gradients(self, ctx, *grads):
+        """Of all operands."""
+        needed = ctx.needs_input_grad[-ctx.operands :]
         if all(g is None for g in grads):
-            return (None,) * (len(self.operands) + self.attributes)
+            return [None] * ctx.operands
         tensors = ctx.saved_tensors  # once: checkpointing recomputes them for one reading
         results, flat = tensors[: self.saved], tensors[self.saved :]
-        needed = ctx.needs_input_grad[0] if self.is_list else ctx.needs_input_grad
         needs = sum(1 << i for i, x in enumerate(flat) if x is not None and needed[i])
         out = [None] * len(flat)
         # Summands have the gradient of the sum, as torch's own.
@@ -293,10 +311,14 @@ class _Function:
         if needs:
             found = iter(self.backward(*grads, *results, *operands, *ctx.attributes, needs))
             out = [next(found) if needs >> i & 1 else out[i] for i in range(len(flat))]
-        return ((out,) if self.is_list else tuple(out)) + (None,) * self.attributes
+        return out
 
-    def _no_more(self, ctx, *grads):
-        raise RuntimeError(f"ebb_kernels: {self.name} has no second derivative")
+    @staticmethod
+    def _no_more(why):
+        def gradients(ctx, *grads):
+            raise RuntimeError(why)
+
+        return gradients
 
     # ---- autocast
 

@@ -32,7 +32,7 @@ _ACTIVATIONS = ("silu", "gelu", "gelu_tanh", "gelu_quick", "relu")
 def _as_tensors(values):
     like = next((v for v in values if isinstance(v, torch.Tensor)), None)
     if like is None:
-        like = torch.zeros((), dtype=torch.float64)
+        like = torch.zeros((), dtype=torch.float64, device="cpu")  # with all devices
     return [v if isinstance(v, torch.Tensor) else like.new_tensor(v) for v in values]
 
 
@@ -75,4 +75,6 @@ def evaluate(formula: str, values: dict):
 
     shape = torch.broadcast_shapes(*(v.shape for v in values.values()))
     like = next(iter(values.values()))
-    return torch.as_tensor(visit(ast.parse(formula.strip(), mode="eval").body)).to(like).expand(shape)
+    value = visit(ast.parse(formula.strip(), mode="eval").body)
+    value = value.to(like) if isinstance(value, torch.Tensor) else like.new_tensor(value)
+    return value.expand(shape)

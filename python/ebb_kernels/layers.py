@@ -32,7 +32,7 @@ class RotaryPosEmb(nn.Module):
     def forward(self, q, k, cos, sin, unsqueeze_dim=1):
         if unsqueeze_dim == 1:
             q, k = q.transpose(1, 2), k.transpose(1, 2)
-        q, k = (ops.rope(x, cos, sin, style="half") for x in (q, k))
+        q, k = ops.qk_rope(q, k, cos, sin, style="half")
         return (q.transpose(1, 2), k.transpose(1, 2)) if unsqueeze_dim == 1 else (q, k)
 
 

@@ -3,8 +3,10 @@
 CUDA graphs, and give dense results."""
 
 import torch
+from torch.utils._device import DeviceContext
 
 from . import reference
+from ._autograd import transforms as _transforms
 from ._operators import functions as _functions
 
 
@@ -17,11 +19,16 @@ _NAMES = {None: ""} | {dtype: name for name, dtype in reference.DTYPES.items()}
 
 
 def _is_seen():
-    """Whether compilers, tracers or modes of functions see a call: they see the operator itself."""
+    """Whether compilers, tracers or transforms see a call: they see the operator itself."""
+    return torch.compiler.is_compiling() or torch._C._is_tracing() or _transforms()
+
+
+def _has_only_a_device():
+    """Of modes of functions, which see the calls, whether there is one alone, a default device, as
+    torch.set_default_device() leaves it. It changes what makes tensors of none."""
     return (
-        torch.compiler.is_compiling()
-        or torch._C._is_tracing()
-        or torch._C._is_torch_function_mode_enabled()
+        torch._C._len_torch_function_stack() == 1
+        and type(torch._C._get_function_stack_at(0)) is DeviceContext
     )
 
 
@@ -37,24 +44,44 @@ def _op(name):
     forward, autocast = function.forward, function.entry.autocast
     unnumbered = _below_autograd(forward._op)  # without the overload's own __call__
     if not function.has_gradients:
-        return lambda *arguments: (forward if _is_seen() else unnumbered)(*arguments)
+        return _without_gradients(forward, unnumbered)
     numbered = function.numbered._op
     operands, is_list = len(function.operands), function.is_list
 
-    def call(*arguments):
-        if _is_seen():
-            return forward(*arguments)
-        given, attributes = arguments[:operands], arguments[operands:]
-        records = torch.is_grad_enabled()
-        for x in given[0] if is_list else given:
-            if x is not None and (type(x) not in _PLAIN or (records and x.requires_grad)):
-                return forward(*arguments)
+    def plain(arguments, given, tensors):
+        if torch.is_grad_enabled():
+            for x in tensors:
+                if x is not None and x.requires_grad:
+                    return forward(*arguments)
         if torch._C._len_torch_dispatch_stack() or (
             autocast and torch._C._is_any_autocast_enabled()
         ):
             return unnumbered(*arguments)
-        number = function.number_of(attributes)
+        number = function.number_of(arguments[operands:])
         return unnumbered(*arguments) if number is None else numbered(*given, number)
+
+    def call(*arguments):
+        if _is_seen():
+            return forward(*arguments)
+        given = arguments[:operands]
+        tensors = given[0] if is_list else given
+        for x in tensors:
+            if x is not None and type(x) not in _PLAIN:
+                return forward(*arguments)
+        if not torch._C._is_torch_function_mode_enabled():
+            return plain(arguments, given, tensors)
+        if not _has_only_a_device():
+            return forward(*arguments)
+        with torch._C.DisableTorchFunction():
+            return plain(arguments, given, tensors)
+
+    return call
+
+
+def _without_gradients(forward, unnumbered):
+    def call(*arguments):
+        seen = _is_seen() or torch._C._is_torch_function_mode_enabled()
+        return (forward if seen else unnumbered)(*arguments)
 
     return call
 
@@ -70,8 +97,8 @@ def _below_autograd(op):
 _rms_norm, _layer_norm, _ada_norm, _add_norm = (
     _op(n) for n in ("rms_norm", "layer_norm", "ada_norm", "add_norm")
 )
-_group_norm, _softmax, _rope, _qk_norm_rope = (
-    _op(n) for n in ("group_norm", "softmax", "rope", "qk_norm_rope")
+_group_norm, _softmax, _rope, _qk_rope, _qk_norm_rope = (
+    _op(n) for n in ("group_norm", "softmax", "rope", "qk_rope", "qk_norm_rope")
 )
 _gated, _linear_gated, _linear_act, _attention, _map, _adamw = (
     _op(n) for n in ("gated", "linear_gated", "linear_act", "attention", "map", "adamw")
@@ -136,6 +163,11 @@ def rope(x, cos, sin, *, style="interleaved"):
     "interleaved" (pairs 2 i, 2 i + 1) or "half" (i, i + D / 2).
     """
     return _rope(x, cos, sin, style)
+
+
+def qk_rope(q, k, cos, sin, *, style="interleaved"):
+    """(q, k) of [B, S, heads, D], rotated as rope() does, in one call."""
+    return _qk_rope(q, k, cos, sin, style)
 
 
 def qk_norm_rope(

@@ -137,6 +137,10 @@ def rope(x, cos, sin, style):
     return (y * c + torch.cat([partner, rest], -1) * s).to(x.dtype)
 
 
+def qk_rope(q, k, cos, sin, style):
+    return rope(q, cos, sin, style), rope(k, cos, sin, style)
+
+
 def qk_norm_rope(q, k, weight_q, weight_k, cos, sin, eps, style, across_heads, rounding):
     def one(x, weight):
         y = x.flatten(2) if across_heads else x

@@ -6,15 +6,21 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
+from torch.utils.flop_counter import FlopCounterMode
 
 import ebb_kernels as ek
+import ebb_kernels.flops  # noqa: F401
+from ebb_kernels import _compare
+from ebb_kernels._cases import CASES, operands
 from ebb_kernels._operators import functions
 
 
@@ -110,6 +116,104 @@ class Numbers(unittest.TestCase):
                 with Mode():
                     Norm()(x)
                 self.assertEqual(want, ["ebb_kernels.rms_norm.default"])
+
+    def test_a_default_device_sees_nothing(self):
+        x, seen = torch.randn(2, 8), []
+        own = DeviceContext.__torch_function__
+
+        def noted(self, function, types, arguments=(), named=None):
+            seen.append(str(function))
+            return own(self, function, types, arguments, named)
+
+        want = Norm()(x)
+        for device in ("cpu", "meta"):
+            for grad in (True, False):
+                with self.subTest(device=device, gradients=grad), torch.device(device):
+                    with mock.patch.object(DeviceContext, "__torch_function__", noted):
+                        leaf = x.detach().requires_grad_(grad)
+                        seen.clear()
+                        y = Norm()(leaf)
+                        self.assertEqual(seen, [])
+                    self.assertTrue(torch.equal(y.detach(), want))
+                    self.assertEqual(torch.empty(1).device.type, device)
+                    self.assertTrue(torch.equal(Norm()(Wrapper(x)), want))
+                    if grad:
+                        y.square().sum().backward()
+                        self.assertEqual(leaf.grad.device, x.device)
+
+    def test_every_function_and_gradient_under_a_default_device(self):
+        for case in CASES:
+            with self.subTest(str(case)):
+                op = functions[case.function].forward
+                given = operands(case, torch.float32, "cpu", requires_grad=True)
+                leaves = [t for t in _compare.tensors(given) if t.requires_grad]
+
+                def run():
+                    y = [v for v in _compare.results(op(*given, *case.attributes))
+                         if v.requires_grad]
+                    return (*y, *torch.autograd.grad([v.sum() for v in y], leaves))
+
+                want = run()
+                with torch.device("meta"):
+                    got = run()
+                for g, w in zip(got, want, strict=True):
+                    self.assertTrue(torch.equal(g, w))
+
+    def test_constants_of_formulas_are_on_no_default_device(self):
+        x = torch.randn(3)
+        for formula in ("exp(2) * x", "where(1 > 0, 2, 3)", "max(1, 2) + x"):
+            want = ek.map(formula, x=x)
+            with torch.device("meta"):
+                self.assertTrue(torch.equal(ek.map(formula, x=x), want), formula)
+
+    def test_a_mode_behind_a_default_device_sees_the_operator(self):
+        seen = []
+
+        class Mode(TorchFunctionMode):
+            def __torch_function__(self, function, types, arguments=(), named=None):
+                seen.append(str(function))
+                return function(*arguments, **(named or {}))
+
+        class Subclass(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, types, arguments=(), named=None):
+                seen.append(str(function))
+                return super().__torch_function__(function, types, arguments, named or {})
+
+        x = torch.randn(2, 8)
+        for modes in ((torch.device("cpu"), Mode()), (Mode(), torch.device("cpu"))):
+            seen.clear()
+            with modes[0], modes[1]:
+                Norm()(x)
+            self.assertIn("ebb_kernels.rms_norm.default", seen)
+        seen.clear()
+        with torch.device("cpu"):
+            Norm()(x.as_subclass(Subclass))
+            torch.jit.trace(Norm(), x)
+        self.assertIn("ebb_kernels.rms_norm.default", seen)
+
+    def test_flops_are_counted(self):
+        x, w = torch.randn(3, 16), torch.randn(32, 16)
+        q = torch.randn(1, 5, 2, 64)
+        for call, flops in (
+            (lambda: ek.linear_act(x, w), 2 * 3 * 16 * 32),
+            (lambda: ek.linear_gated(x, w), 2 * 3 * 16 * 32),
+            (lambda: ek.attention(q, q, q), 4 * 2 * 5 * 5 * 64),
+            (lambda: ek.rms_norm(x), 0),
+        ):
+            want = call()
+            with FlopCounterMode(display=False) as counter:
+                got = call()
+            self.assertTrue(torch.equal(got, want))
+            self.assertEqual(counter.get_total_flops(), flops)
+        for leaf, call, flops in (
+            (w, lambda: ek.linear_act(x, w), 2 * 2 * 3 * 16 * 32),
+            (q, lambda: ek.attention(q, q, q), (2 + 5) * 2 * 2 * 5 * 5 * 64),
+        ):
+            leaf.requires_grad_()
+            with FlopCounterMode(display=False) as counter:
+                call().sum().backward()
+            self.assertEqual(counter.get_total_flops(), flops)
 
     def test_what_compilers_see_overwritten(self):
         def step(p, m, v, grad, numbers):

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "base/optional_text.h"
+#include "base/text.h"
 
 namespace ebb {
 namespace {
@@ -20,12 +21,6 @@ T parse_whole(std::string_view text, std::string_view subject, std::string_view 
   require(ec == std::errc() && at == end && !text.empty(), subject, ": expected ", kind, " (got '",
           text, "')");
   return v;
-}
-
-std::string list_text(const auto& list, auto&& item) {
-  std::string s = "[";
-  for (size_t i = 0; i < list.size(); ++i) s += (i ? "," : "") + item(list[i]);
-  return s + "]";
 }
 
 template <class T>
@@ -53,9 +48,11 @@ struct Printer {
   std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
   std::string operator()(const std::string* v) const { return *v; }
   std::string operator()(const std::vector<int64_t>* v) const {
-    return list_text(*v, [](int64_t x) { return std::to_string(x); });
+    return joined('[', separated(*v, ","), ']');
   }
-  std::string operator()(const std::vector<double>* v) const { return list_text(*v, number_text); }
+  std::string operator()(const std::vector<double>* v) const {
+    return joined('[', separated(*v, ",", number_text), ']');
+  }
   std::string operator()(const TextValue* v) const { return v->text(); }
 };
 

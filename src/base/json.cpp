@@ -84,8 +84,9 @@ struct Reader {
   }
   Assign operator()(TextValue* v) const {
     if (auto* seed = dynamic_cast<Seed*>(v)) {
-      expect(json.is_number_unsigned(), "a whole number from 0 to 2^64 - 1", json);
-      return [seed, x = json.get<uint64_t>()] { *seed = x; };
+      const bool draws = json == -1 && dynamic_cast<DrawableSeed*>(v) != nullptr;
+      expect(json.is_number_unsigned() || draws, "a whole number from 0 to 2^64 - 1", json);
+      return [seed, x = json.dump()] { seed->parse(x); };
     }
     expect(json.is_string(), "a string", json);
     return [v, x = json.get<std::string>()] { v->parse(x); };

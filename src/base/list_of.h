@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "base/text.h"
 
 namespace ebb {
 
@@ -27,9 +28,7 @@ class ListOf final : public TextValue {
   void push_back(T item) { items.push_back(std::move(item)); }
 
   std::string text() const override {
-    std::string out;
-    for (const T& item : items) out += (out.empty() ? "" : ",") + text_of(item);
-    return out;
+    return separated(items, ",", [](const T& item) { return text_of(item); });
   }
   // Throws Error.
   void parse(std::string_view text) override {

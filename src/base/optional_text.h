@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "base/text.h"
 
 namespace ebb {
 
@@ -34,6 +35,19 @@ class OptionalNumber final : public OptionalText {
   int64_t value_ = usual;
 };
 
+// A text that is left out while it is empty.
+class OptionalString final : public OptionalText {
+ public:
+  OptionalString() = default;
+  OptionalString(std::string v) : value(std::move(v)) {}
+
+  std::string value;
+
+  bool empty() const override { return value.empty(); }
+  std::string text() const override { return value; }
+  void parse(std::string_view text) override { value = text; }
+};
+
 // A list of whole numbers that texts leave out while it is empty.
 class OptionalNumbers final : public OptionalText {
  public:
@@ -43,11 +57,7 @@ class OptionalNumbers final : public OptionalText {
   std::vector<int64_t> values;
 
   bool empty() const override { return values.empty(); }
-  std::string text() const override {
-    std::string out;
-    for (const int64_t v : values) out += (out.empty() ? "" : ",") + std::to_string(v);
-    return out;
-  }
+  std::string text() const override { return separated(values, ","); }
   void parse(std::string_view text) override {
     values.clear();
     while (!text.empty()) {

@@ -1,6 +1,7 @@
 #include "base/seed.h"
 
 #include <charconv>
+#include <random>
 
 #include "base/error.h"
 
@@ -15,6 +16,12 @@ void Seed::parse(std::string_view text) {
   require(error == std::errc() && at == end && !text.empty(),
           "seed: expected a whole number from 0 to 2^64 - 1 (got '", text, "')");
   value_ = value;
+}
+
+void DrawableSeed::parse(std::string_view text) {
+  const bool draws = text == "-1";
+  Seed::parse(draws ? std::to_string(std::random_device{}()) : text);
+  drawn_ = draws;
 }
 
 }  // namespace ebb

@@ -1,4 +1,5 @@
-// Seed: of random numbers, as a field: a whole number from 0 to 2^64 - 1.
+// Seed: of random numbers, as a field: a whole number from 0 to 2^64 - 1. DrawableSeed: one that
+// may be left to chance.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,18 @@ class Seed : public TextValue {
 
  private:
   uint64_t value_;
+};
+
+// Reads -1, too, as A1111 does: then one is drawn, of 32 bits. Its text is that number.
+class DrawableSeed final : public Seed {
+ public:
+  using Seed::Seed;
+  bool drawn() const { return drawn_; }  // it is to be told: nothing else says it
+
+  void parse(std::string_view text) override;
+
+ private:
+  bool drawn_ = false;
 };
 
 }  // namespace ebb

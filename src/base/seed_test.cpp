@@ -25,6 +25,28 @@ TEST(seed, text__goes_from_0_to_2_to_the_64_less_1) {
   EXPECT_EQ(uint64_t{seed}, UINT64_MAX);
 }
 
+struct Drawable {
+  DrawableSeed seed = 7;
+  void fields(auto&& f) { f("seed", seed); }
+};
+
+TEST(seed, less_1__draws_one_where_that_is_allowed) {
+  Drawable some;
+  EXPECT_FALSE(some.seed.drawn());
+  set_field(fields_of(some)[0], "-1");
+  EXPECT_TRUE(some.seed.drawn());
+  const uint64_t first = some.seed;
+  EXPECT_EQ(some.seed.text(), std::to_string(first));
+  set_fields_json(fields_of(some), R"({"seed": -1})", "some");
+  EXPECT_TRUE(some.seed.drawn());
+  EXPECT_NE(uint64_t{some.seed}, first);
+  set_fields_json(fields_of(some), R"({"seed": 5})", "some");
+  EXPECT_FALSE(some.seed.drawn());
+  EXPECT_EQ(uint64_t{some.seed}, 5u);
+  EXPECT_THROW(some.seed.parse("-2"), Error);
+  EXPECT_THROW(set_fields_json(fields_of(some), R"({"seed": -2})", "some"), Error);
+}
+
 TEST(seed, json__is_a_number) {
   Some some{.seed = UINT64_MAX};
   const std::string text = fields_json(fields_of(some));

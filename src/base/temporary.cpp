@@ -62,13 +62,13 @@ void remove_abandoned(const std::string& path) {
   }
   for (const std::string& name : found) {
     const Descriptor held(open_any(name));
-    if (held.number() >= 0 && ::flock(held.number(), LOCK_EX | LOCK_NB) == 0)
-      fs::remove_all(name, error);
+    if (held && ::flock(held.number(), LOCK_EX | LOCK_NB) == 0) fs::remove_all(name, error);
   }
 }
 
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
+int Descriptor::close() {
+  const int number = std::exchange(number_, -1);
+  return number < 0 || ::close(number) == 0 ? 0 : errno;
 }
 
 }  // namespace ebb

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 namespace ebb {
 
@@ -17,14 +18,20 @@ bool hold_temporary(int descriptor);
 // host. Where the file system has no locks, all stays.
 void remove_abandoned(const std::string& path);
 
-// A descriptor that is closed in the end; may be negative.
+// A descriptor that is closed in the end, or none: a negative number, as calls that fail give.
 class Descriptor {
  public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor();
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() { close(); }
+  explicit operator bool() const { return number_ >= 0; }
   int number() const { return number_; }
+  // Now, for what close() may tell: an errno, 0 where nothing failed. None is left either way.
+  int close();
 
  private:
   int number_;

@@ -1,12 +1,14 @@
-// append, joined: texts of many small fragments, where a stream for each would take most of the
-// time.
+// append, joined, separated: texts of many small fragments, where a stream for each would take most
+// of the time.
 #pragma once
 
 #include <charconv>
 #include <concepts>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace ebb {
 
@@ -37,6 +39,18 @@ template <Appendable... Parts>
 std::string joined(const Parts&... parts) {
   std::string out;
   (append(out, parts), ...);
+  return out;
+}
+
+// The items with `between` in between, each as `part` gives it, which append() takes.
+template <class Items, class Part = std::identity>
+std::string separated(const Items& items, std::string_view between, const Part& part = {}) {
+  std::string out;
+  bool first = true;
+  for (const auto& item : items) {
+    if (!std::exchange(first, false)) out += between;
+    append(out, part(item));
+  }
   return out;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/fields.h"
+#include "base/text.h"
 
 namespace ebb {
 
@@ -16,11 +17,7 @@ class TextList final : public TextValue {
  public:
   std::vector<std::string> texts;
 
-  std::string text() const override {
-    std::string out;
-    for (const std::string& t : texts) out += (out.empty() ? "" : ";") + t;
-    return out;
-  }
+  std::string text() const override { return separated(texts, ";"); }
   // An empty text is of no texts. Throws Error for an empty one among several.
   void parse(std::string_view text) override {
     texts.clear();

@@ -15,8 +15,6 @@
 
 #include "base/error.h"
 #include "base/names.h"
-#include "base/temporary.h"
-#include "io/mapped_file.h"
 
 namespace ebb::io {
 namespace {
@@ -33,12 +31,14 @@ ReadFile ReadFile::open(const std::string& path, std::string_view subject) {
   f.name_ = path;
   f.subject_ = subject;
   // O_NONBLOCK: opening a pipe must not wait for its writer.
-  f.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  require(f.fd_ >= 0, subject, ": cannot open (", std::strerror(errno), ")  ", path);
+  f.file_ = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  require(bool(f.file_), subject, ": cannot open (", std::strerror(errno), ")  ", path);
   struct stat s {};
-  require(::fstat(f.fd_, &s) == 0, subject, ": cannot read (", std::strerror(errno), ")  ", path);
+  require(::fstat(f.file_.number(), &s) == 0, subject, ": cannot read (", std::strerror(errno),
+          ")  ", path);
   require(S_ISREG(s.st_mode), subject, ": must be a regular file  ", path);
-  f.size_ = s.st_size;
+  f.version_ = version_of(f.file_.number());
+  f.size_ = f.version_.size;
   return f;
 }
 
@@ -51,31 +51,17 @@ ReadFile ReadFile::from_bytes(std::span<const uint8_t> bytes, std::string name) 
   return f;
 }
 
-ReadFile::ReadFile(ReadFile&& other) noexcept { *this = std::move(other); }
-
-ReadFile& ReadFile::operator=(ReadFile&& other) noexcept {
-  std::swap(name_, other.name_);
-  std::swap(subject_, other.subject_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(fd_, other.fd_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-ReadFile::~ReadFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void ReadFile::read(int64_t offset, std::span<uint8_t> out) const {
   const int64_t bytes = static_cast<int64_t>(out.size());
   require(offset >= 0 && bytes <= size_ && offset <= size_ - bytes, subject_,
           ": read past the end (", bytes, " bytes at ", offset, " of ", size_, ")  ", name_);
-  if (fd_ < 0) {
+  if (!file_) {
     if (bytes > 0) std::memcpy(out.data(), bytes_.data() + offset, out.size());
     return;
   }
   while (!out.empty()) {
-    const ssize_t got = ::pread(fd_, out.data(), std::min(out.size(), transfer_limit), offset);
+    const ssize_t got =
+        ::pread(file_.number(), out.data(), std::min(out.size(), transfer_limit), offset);
     if (got < 0 && errno == EINTR) continue;
     require(got >= 0, subject_, ": cannot read (", std::strerror(errno), ")  ", name_);
     if (got == 0) {
@@ -88,8 +74,17 @@ void ReadFile::read(int64_t offset, std::span<uint8_t> out) const {
 }
 
 std::shared_ptr<Buffer> ReadFile::map() const {
-  if (fd_ < 0 || size_ == 0) return nullptr;
-  return MappedFile::map(fd_, size_, cut_short(subject_, size_, printable(name_)));
+  if (!file_ || size_ == 0) return nullptr;
+  return MappedFile::map(file_.number(),
+                         {.version = version_,
+                          .name = name_,
+                          .cut_short = cut_short(subject_, size_, printable(name_))});
+}
+
+void ReadFile::check_unchanged() const {
+  require(!file_ || version_of(file_.number()) == version_, subject_,
+          ": file was written to while it was read (", size_, " bytes when it was opened)  ",
+          name_);
 }
 
 void ReadFile::forget(const void* data, int64_t bytes) {
@@ -111,10 +106,11 @@ std::string read_whole_file(const std::string& path, std::string_view subject, i
 
 // ---- writing ----
 
-void write_whole_file(const std::string& path, std::string_view text, std::string_view subject) {
+void write_whole_file(const std::string& path, std::string_view text, std::string_view subject,
+                      Existing existing) {
   AtomicFile file(path, subject);
   file.write(text);
-  file.commit();
+  file.commit(existing);
 }
 
 bool write_new_file(const std::string& path, std::span<const uint8_t> bytes,
@@ -200,10 +196,10 @@ namespace {
 int claim_name(const std::string& from, const std::string& to) {
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(from, ignored);
-  const int made = folder ? ::mkdir(to.c_str(), 0777)
-                          : ::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (made < 0) return errno;
-  if (!folder) ::close(made);
+  constexpr int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  const bool made = folder ? ::mkdir(to.c_str(), 0777) == 0
+                           : bool(Descriptor(::open(to.c_str(), flags, 0666)));  // closed at once
+  if (!made) return errno;
   if (std::rename(from.c_str(), to.c_str()) == 0) return 0;
   const int cause = errno;
   folder ? ::rmdir(to.c_str()) : ::unlink(to.c_str());
@@ -251,16 +247,13 @@ AtomicFile::AtomicFile(const std::string& path, std::string_view subject)
   require(allowed && (!there || (s.st_mode & writable) != 0), subject_,
           ": is read-only; chmod u+w lets it be replaced  ", path);
   do {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd_ < 0) fail(subject_, ": cannot create (", std::strerror(errno), ")  ", path);
-  } while (!hold_temporary(fd_));
+    file_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    require(bool(file_), subject_, ": cannot create (", std::strerror(errno), ")  ", path);
+  } while (!hold_temporary(file_.number()));
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (file_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::failed(std::string_view step, int cause) {
@@ -269,7 +262,8 @@ void AtomicFile::failed(std::string_view step, int cause) {
 
 void AtomicFile::write(std::span<const uint8_t> bytes) {
   while (!bytes.empty()) {
-    const ssize_t put = ::write(fd_, bytes.data(), std::min(bytes.size(), transfer_limit));
+    const ssize_t put =
+        ::write(file_.number(), bytes.data(), std::min(bytes.size(), transfer_limit));
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) failed("write", put < 0 ? errno : ENOSPC);
     bytes = bytes.subspan(static_cast<size_t>(put));
@@ -281,10 +275,10 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::close() {
-  if (::fsync(fd_) != 0) failed("write", errno);
-  // close() may be the first to report a full disk (NFS); the descriptor is gone either way.
-  if (::close(std::exchange(fd_, -1)) == 0) return;
-  const int cause = errno;
+  if (::fsync(file_.number()) != 0) failed("write", errno);
+  // close() may be the first to report a full disk (NFS)
+  const int cause = file_.close();
+  if (cause == 0) return;
   ::unlink(temporary_.c_str());
   failed("write", cause);
 }
@@ -292,12 +286,10 @@ void AtomicFile::close() {
 void AtomicFile::sync_folder() {
   std::string folder = std::filesystem::path(path_).parent_path().string();
   if (folder.empty()) folder = ".";
-  const int d = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (d < 0) return;  // a folder we may write to but not list: its entry is not ours to sync
+  const Descriptor d(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!d) return;  // a folder we may write to but not list: its entry is not ours to sync
   // EINVAL: a file system without directory syncs.
-  const int cause = ::fsync(d) == 0 || errno == EINVAL ? 0 : errno;
-  ::close(d);
-  if (cause) failed("write the folder", cause);
+  if (::fsync(d.number()) != 0 && errno != EINVAL) failed("write the folder", errno);
 }
 
 bool AtomicFile::move_to_place(Existing existing) {
@@ -315,7 +307,7 @@ bool AtomicFile::move_to_place(Existing existing) {
 }
 
 void AtomicFile::commit(Existing existing) {
-  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
+  const Descriptor held(::fcntl(file_.number(), F_DUPFD_CLOEXEC, 0));  // until it has its name
   if (!move_to_place(existing))
     fail(subject_,
          ": a file has appeared meanwhile, which is not replaced; what was made is kept in ",
@@ -323,7 +315,7 @@ void AtomicFile::commit(Existing existing) {
 }
 
 bool AtomicFile::commit_new() {
-  const Descriptor held(::fcntl(fd_, F_DUPFD_CLOEXEC, 0));  // until it has its name
+  const Descriptor held(::fcntl(file_.number(), F_DUPFD_CLOEXEC, 0));  // until it has its name
   const bool moved = move_to_place(Existing::kept);
   if (!moved) ::unlink(temporary_.c_str());
   return moved;
@@ -331,15 +323,13 @@ bool AtomicFile::commit_new() {
 
 AppendFile::AppendFile(std::string path, std::string_view subject)
     : path_(std::move(path)), subject_(subject) {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  require(fd_ >= 0, subject_, ": cannot open (", std::strerror(errno), ")  ", path_);
+  file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  require(bool(file_), subject_, ": cannot open (", std::strerror(errno), ")  ", path_);
 }
-
-AppendFile::~AppendFile() { ::close(fd_); }
 
 void AppendFile::write(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t put = ::write(fd_, text.data(), std::min(text.size(), transfer_limit));
+    const ssize_t put = ::write(file_.number(), text.data(), std::min(text.size(), transfer_limit));
     if (put < 0 && errno == EINTR) continue;
     require(put > 0, subject_, ": cannot write (", std::strerror(put < 0 ? errno : ENOSPC), ")  ",
             path_);

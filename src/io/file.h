@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/temporary.h"
 #include "core/tensor.h"
+#include "io/mapped_file.h"
 
 namespace ebb::io {
 
@@ -20,15 +22,13 @@ class ReadFile {
   // `bytes` must outlive the result.
   static ReadFile from_bytes(std::span<const uint8_t> bytes, std::string name);
 
-  ReadFile(ReadFile&& other) noexcept;
-  ReadFile& operator=(ReadFile&& other) noexcept;
-  ~ReadFile();
-
   const std::string& name() const { return name_; }
   int64_t size() const { return size_; }  // bytes, when it was opened
   // Fills `out` from byte `offset` on. Throws Error if the file ends before or cannot be read.
   // Any number of threads may read at a time.
   void read(int64_t offset, std::span<uint8_t> out) const;
+  // Throws Error if the file was written to since it was opened.
+  void check_unchanged() const;
   // The file's bytes as read-only memory that the system fills when it is touched and shares with
   // other processes; null where that cannot be had. A file that is cut short while it is mapped
   // is a SIGBUS where what is gone is touched (io/mapped_file.h): what need not be in memory goes
@@ -42,15 +42,20 @@ class ReadFile {
   std::string name_;
   std::string subject_;
   std::span<const uint8_t> bytes_;
-  int fd_ = -1;
+  Descriptor file_;  // none: bytes_
   int64_t size_ = 0;
+  FileVersion version_;
 };
 
 // The whole file. Throws Error naming `subject` if it cannot be read or exceeds `limit` bytes.
 std::string read_whole_file(const std::string& path, std::string_view subject, int64_t limit);
 
+// What becomes of a file that is there when another one is moved to its place.
+enum class Existing : uint8_t { replaced, kept };
+
 // The whole of a small file that is replaced at once: an AtomicFile with this text.
-void write_whole_file(const std::string& path, std::string_view text, std::string_view subject);
+void write_whole_file(const std::string& path, std::string_view text, std::string_view subject,
+                      Existing existing = Existing::replaced);
 
 // The same of a file that is not there yet: false, and nothing is written, where it is, also where
 // another process made it meanwhile.
@@ -77,9 +82,6 @@ int take_new_name(const std::string& from, const std::string& to);
 // free: for what cannot get its place. No clean-up of temporary files knows such names. Gives the
 // name, or `from` where it cannot be given another.
 std::string keep_beside(const std::string& from, const std::string& path);
-
-// What becomes of a file that is there when another one is moved to its place.
-enum class Existing : uint8_t { replaced, kept };
 
 // A file being written under a temporary name, `<path>.tmp-<pid>-<n>`. commit() makes it durable
 // and renames it over `path`; without commit() the old file stays whole and the new one is removed.
@@ -109,7 +111,7 @@ class AtomicFile {
   std::string path_;
   std::string temporary_;
   std::string subject_;
-  int fd_ = -1;
+  Descriptor file_;  // none: it has its name, or is gone
 };
 
 // A file that grows at its end. Each text is one write, at the end that the file has by then: lines
@@ -118,16 +120,13 @@ class AtomicFile {
 class AppendFile {
  public:
   AppendFile(std::string path, std::string_view subject);
-  ~AppendFile();
-  AppendFile(const AppendFile&) = delete;
-  AppendFile& operator=(const AppendFile&) = delete;
 
   void write(std::string_view text);
 
  private:
   std::string path_;
   std::string subject_;
-  int fd_ = -1;
+  Descriptor file_;
 };
 
 }  // namespace ebb::io

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 #include <vector>
@@ -229,6 +230,58 @@ TEST(mapped_file, forgotten_pages__leave_and_hold_the_same_when_they_are_read_ag
   EXPECT_EQ(pages_in_memory(bytes + 5'000, 90'000), 0);
   EXPECT_EQ(std::string(bytes, text.size()), text);
   EXPECT_GT(pages_in_memory(bytes + 5'000, 90'000), 0);
+}
+
+// Writes into the file at once, later than it was opened by the clock of the file system.
+void write_into(const std::string& path, const std::string& text) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  const Descriptor file(::open(path.c_str(), O_WRONLY));
+  ASSERT_EQ(::pwrite(file.number(), text.data(), text.size(), 0),
+            static_cast<ssize_t>(text.size()));
+}
+
+TEST(mapped_file, file_that_is_written_to__is_told_once) {
+  const testing::Folder folder;
+  for (const char* name : {"/same", "/written", "/replaced", "/longer"})
+    testing::put_file(folder.path() + name, "old bytes");
+  std::vector<std::shared_ptr<Buffer>> mapped;
+  for (const char* name : {"/same", "/written", "/replaced", "/longer"})
+    mapped.push_back(ReadFile::open(folder.path() + name, "test").map());
+  EXPECT_TRUE(MappedFile::changed().empty());
+  write_into(folder / "written", "new");
+  write_into(folder / "longer", "more bytes than before");
+  write_whole_file(folder / "replaced", "another file of that name", "test");
+  EXPECT_EQ(MappedFile::changed(),
+            (std::vector<std::string>{folder / "written", folder / "longer"}));
+  EXPECT_TRUE(MappedFile::changed().empty());
+}
+
+TEST(mapped_file, first_one__is_prepared_for_by_the_thread_that_maps_it) {
+  static int times;
+  times = 0;
+  const testing::Folder folder;
+  testing::put_file(folder / "file", "bytes");
+  MappedFile::before_first([] { ++times; });
+  const ReadFile file = ReadFile::open(folder / "file", "test");
+  EXPECT_EQ(times, 0);
+  const auto one = file.map(), two = file.map();
+  EXPECT_EQ(times, 1);
+  MappedFile::before_first([] { ++times; });
+  EXPECT_EQ(times, 2) << "some are mapped already";
+}
+
+TEST(descriptor, is_closed_once_by_its_last_owner) {
+  const auto is_open = [](int number) { return ::fcntl(number, F_GETFD) >= 0; };
+  Descriptor one(::open("/dev/null", O_RDONLY));
+  ASSERT_TRUE(one);
+  const int number = one.number();
+  Descriptor two = std::move(one);
+  EXPECT_FALSE(one);
+  EXPECT_EQ(two.number(), number);
+  two = Descriptor();
+  EXPECT_FALSE(is_open(number));
+  EXPECT_FALSE(two);
+  EXPECT_EQ(Descriptor(-1).close(), 0);
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ NewFolder::NewFolder(const std::string& path, std::string who)
   do {
     made_ = temporary_name(place);
     make_folder(made_.string(), who_);
-    held_.emplace(::open(made_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  } while (held_->number() >= 0 && !hold_temporary(held_->number()));
+    held_ = Descriptor(::open(made_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  } while (held_ && !hold_temporary(held_.number()));
 }
 
 NewFolder::~NewFolder() {

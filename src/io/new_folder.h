@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 
 #include "base/temporary.h"
@@ -25,7 +24,7 @@ class NewFolder {
   std::string who_;
   std::filesystem::path path_, made_;
   bool exists_ = false, keeps_ = false;
-  std::optional<Descriptor> held_;  // of made_
+  Descriptor held_;  // of made_
 };
 
 }  // namespace ebb::io

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <bit>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "support/files.h"
 
@@ -321,6 +323,19 @@ TEST(safetensors, file_cut_short_after_open__is_an_error) {
   const auto file = TensorFile::open(path);
   fs::resize_file(path, 2000);
   expect_error([&] { file.load("a"); }, "cut short");
+}
+
+TEST(safetensors, file_written_to_after_open__is_an_error) {
+  const Folder folder;
+  const std::string path = folder / "a.safetensors";
+  write_safetensors(path, std::vector<NamedTensor>{{"a", Tensor(DType::f32, {1000})}});
+  const auto file = TensorFile::open(path);
+  EXPECT_EQ(file.load("a").shape(), (Shape{1000}));
+  const std::string bytes = testing::file_bytes(path);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary) << bytes;
+  expect_error([&] { file.load("a"); }, str("safetensors: file was written to while it was read (",
+                                            bytes.size(), " bytes when it was opened)  ", path));
 }
 
 // ---- shards ----

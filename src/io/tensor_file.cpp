@@ -23,6 +23,11 @@ struct TensorFile::Shard {
   const ReadFile file;
   const int64_t data_start;
   const std::map<std::string, std::string> metadata;
+  // Of its data, which are those that the header was of.
+  void read(int64_t at, std::span<uint8_t> out) const {
+    file.read(data_start + at, out);
+    file.check_unchanged();
+  }
   std::shared_ptr<Buffer> mapping() const {
     std::call_once(once_, [this] { mapping_ = file.map(); });
     return mapping_;
@@ -213,8 +218,7 @@ Tensor TensorFile::load(const TensorEntry& e) const {
           "loaded (", e.file_dtype, ")  ", shard.file.name());
   if (as_stored(e)) {
     Tensor out(*e.dtype, e.shape);
-    shard.file.read(shard.data_start + e.begin,
-                    {static_cast<uint8_t*>(out.raw()), static_cast<size_t>(out.bytes())});
+    shard.read(e.begin, {static_cast<uint8_t*>(out.raw()), static_cast<size_t>(out.bytes())});
     return out;
   }
   const std::vector<uint8_t> bytes = gathered(e);
@@ -236,7 +240,7 @@ Tensor TensorFile::load(const TensorEntry& e) const {
 std::vector<uint8_t> TensorFile::gathered(const TensorEntry& e) const {
   const Shard& shard = *shards_.at(e.shard);
   std::vector<uint8_t> from(static_cast<size_t>(e.end - e.begin));
-  shard.file.read(shard.data_start + e.begin, from);
+  shard.read(e.begin, from);
   if (e.strides.empty()) return from;
   const auto size = static_cast<size_t>(find_file_dtype(e.file_dtype)->bits / 8);
   const int64_t n = e.shape.numel(), rank = e.shape.rank();
@@ -267,7 +271,7 @@ void TensorFile::read(const TensorEntry& e, int64_t at, std::span<uint8_t> out) 
   require(at >= 0 && bytes <= e.end - e.begin && at <= e.end - e.begin - bytes,
           "safetensors: read past the end of tensor '", e.name, "' (", bytes, " bytes at ", at,
           " of ", e.end - e.begin, ")  ", shard.file.name());
-  shard.file.read(shard.data_start + e.begin + at, out);
+  shard.read(e.begin + at, out);
 }
 
 Tensor TensorFile::map(const TensorEntry& e) const {

@@ -46,14 +46,15 @@ void ExpressionNode::drop_unused_operands() {
 }
 
 Node ExpressionNode::node() const {
-  if (!reduction) {
-    std::string names;
-    for (const DType d : dtypes) names += str(names.empty() ? "" : ",", d);
-    return {&ops::def::pointwise(), ops::Pointwise{expr, space.sizes(), names}, in, out, at};
-  }
+  if (!reduction)
+    return {&ops::def::pointwise(), ops::Pointwise{expr, space.sizes(), ops::text_of(dtypes)}, in,
+            out, at};
   const char* const kind = reduction->maximum ? "max" : "sum";
+  const bool wide = std::ranges::all_of(dtypes, [](DType d) { return d == DType::f32; });
   return {&ops::def::reduce(),
-          ops::Reduce{expr, reduction->dims, kind, reduction->scale, space.sizes()}, in, out, at};
+          ops::Reduce{expr, reduction->dims, kind, reduction->scale, space.sizes(),
+                      wide ? std::string() : ops::text_of(dtypes)},
+          in, out, at};
 }
 
 std::optional<ExpressionNode> expression_node_of(const Graph& g, const Node& n) {

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "base/error.h"
-#include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
+#include "passes/expression_node.h"
 #include "passes/loop_space.h"
 #include "passes/node_groups.h"
 
@@ -225,8 +225,10 @@ class LoopFuser {
     std::vector<Scalar> results = f.operands;
     for (const int32_t v : n.out) {
       results.push_back(f.value.at(v));
-      a.results.push_back({type(v).dtype, extent_of(v).value_or(Extent::element)});
-      if (a.results.items.back().extent == Extent::partial) a.partial_rows = space_.partial_rows();
+      const Extent extent = extent_of(v).value_or(Extent::element);
+      const bool partial = extent == Extent::partial;
+      a.results.push_back({partial ? DType::f32 : type(v).dtype, extent});
+      if (partial) a.partial_rows = space_.partial_rows();
     }
     a.expr = Expr(f.inputs + static_cast<int64_t>(f.operands.size()), results);
     n.attrs = a;
@@ -273,11 +275,15 @@ class LoopFuser {
   void sum(const std::vector<int32_t>& values, const std::vector<int64_t>& dims, double scale,
            Rewriter& rw) const {
     if (values.empty()) return;
+    ExpressionNode e{.reduction = Reduction{.dims = dims, .scale = scale}};
     std::vector<Scalar> x;
-    for (size_t k = 0; k < values.size(); ++k) x.push_back(Scalar::input(static_cast<int64_t>(k)));
-    const ops::Reduce a{
-        .expr = Expr(static_cast<int64_t>(x.size()), x), .dims = dims, .scale = scale};
-    const std::vector<Value> sums = ops::reduce(rw.to(), a, rw.map(values));
+    for (const int32_t v : values) {
+      x.push_back(Scalar::input(static_cast<int64_t>(x.size())));
+      e.dtypes.push_back(type(v).dtype);
+    }
+    e.expr = Expr(static_cast<int64_t>(x.size()), x);
+    const Node n = e.node();
+    const std::vector<Value> sums = rw.to().add(*n.op, n.attrs, rw.map(values));
     for (size_t k = 0; k < values.size(); ++k)
       rw.set(values[k], ops::reshape(sums[k], type(values[k]).shape));
   }

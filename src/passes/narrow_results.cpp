@@ -86,7 +86,7 @@ class ResultNarrower {
   }
   std::optional<Node> expression(const Node& n, const Signature& s) const {
     std::optional<ExpressionNode> e = expression_node_of(g_, n);
-    if (!e || e->reduction) return {};
+    if (!e) return {};
     for (size_t k = 0; k < s.out.size(); ++k) e->dtypes[k] = s.out[k].dtype;
     return e->node();
   }

@@ -10,6 +10,7 @@
 #include "base/fields.h"
 #include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "diffusion/precond.h"
 #include "io/canny.h"
 #include "io/image.h"
@@ -219,15 +220,6 @@ void check_controls(const LoadedModel& model, const std::vector<ControlInput>& i
           "control: --control-resize has no effect: an IP-Adapter reads the middle of its image");
 }
 
-std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs) {
-  std::vector<std::string> out;
-  for (size_t k = 0; k < inputs.size(); ++k)
-    if (inputs[k].strength == 0)
-      out.push_back(
-          str("control: the strength of ", k + 1, " is 0: it costs time and has no effect"));
-  return out;
-}
-
 bool needs_image_encoder(const LoadedModel& model) {
   return std::ranges::any_of(model.controls, reads_features);
 }
@@ -365,6 +357,32 @@ bool takes_part(const ControlInput& in, int64_t step, const ControlRun& run,
     case ControlShares::whole_steps: break;
   }
   return share(step - 1) >= in.start && share(step) <= in.end;
+}
+
+std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs,
+                                          const std::vector<ControlRun>& runs,
+                                          const Discretisation& levels) {
+  const auto acts = [&](const ControlInput& in) {
+    return std::ranges::any_of(runs, [&](const ControlRun& run) {
+      for (int64_t step = 1; step <= run.steps; ++step)
+        if (takes_part(in, step, run, levels)) return true;
+      return false;
+    });
+  };
+  const std::string steps =
+      separated(runs, " and ", [](const ControlRun& run) { return str(run.steps); });
+  std::vector<std::string> out;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const ControlInput& in = inputs[k];
+    if (in.strength == 0)
+      out.push_back(
+          str("control: the strength of ", k + 1, " is 0: it costs time and has no effect"));
+    if (!acts(in))
+      out.push_back(str("control: image number ", k + 1, " has no effect: no step of ", steps,
+                        " lies within its start and end (", in.start, " to ", in.end,
+                        " of the steps, as dialect ", runs.at(0).dialect, " counts them)"));
+  }
+  return out;
 }
 
 void add_controls(RunConditions& conditions, const LoadedModel& model,

@@ -72,8 +72,6 @@ Graph network_graph(const LoadedModel& model, const std::set<size_t>& controls, 
 
 // Throws Error for strengths, shares of the steps and blocks that make no sense for the networks.
 void check_controls(const LoadedModel& model, const std::vector<ControlInput>& inputs);
-// A line for each of the inputs that has no effect.
-std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs);
 // Whether one of the networks reads images by an image encoder (IP-Adapter).
 bool needs_image_encoder(const LoadedModel& model);
 // Throws Error where that is so, unless `encoder` makes what they read.
@@ -94,6 +92,11 @@ ControlRun control_run(const ResolvedRequest& r);
 // or of the way of noise levels in ComfyUI. `levels`: those of the denoiser.
 bool takes_part(const ControlInput& in, int64_t step, const ControlRun& run,
                 const Discretisation& levels);
+
+// A line for each of the inputs that has no effect in any of the runs.
+std::vector<std::string> control_warnings(const std::vector<ControlInput>& inputs,
+                                          const std::vector<ControlRun>& runs,
+                                          const Discretisation& levels);
 
 // Adds to the conditions of a run the inputs of all control networks, one each, in their order.
 // Throws Error.

@@ -41,5 +41,26 @@ TEST(control, share_of_a_run__is_the_dialects) {
   EXPECT_EQ(steps_of("comfy", 0, 1, karras), (Steps{1, 2, 3, 4}));
 }
 
+TEST(control, share_without_a_step__is_told_with_its_numbers) {
+  const Discretisation d = discretisation({});
+  const auto told = [&](const std::string& dialect, double start, double end, int64_t steps) {
+    const ControlRun run{.sample = {},
+                         .steps = steps,
+                         .sigmas = std::vector<double>(static_cast<size_t>(steps) + 1, 1),
+                         .dialect = dialect};
+    ControlInput in;
+    in.start = start, in.end = end;
+    return control_warnings({ControlInput(), in}, {run}, d);
+  };
+  EXPECT_EQ(told("diffusers", 0.3, 0.4, 2),
+            std::vector<std::string>{
+                "control: image number 2 has no effect: no step of 2 lies within its start and end "
+                "(0.3 to 0.4 of the steps, as dialect diffusers counts them)"});
+  EXPECT_TRUE(told("diffusers", 0.3, 0.4, 20).empty());
+  EXPECT_TRUE(told("diffusers", 0, 1, 1).empty());
+  EXPECT_EQ(told("a1111", 0.8, 1, 4).size(), 1u);
+  EXPECT_TRUE(told("a1111", 0.75, 1, 4).empty());
+}
+
 }  // namespace
 }  // namespace ebb

@@ -122,9 +122,14 @@ Hires parse_hires(std::string_view text) {
   return out;
 }
 
-ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple) {
+void check(const Hires& hires) {
   require(hires.scale > 1 && hires.scale <= 8,
           "generate: --hires: the scale must be above 1 and at most 8 (got ", hires.scale, ")");
+  require(hires.strength >= 0 && hires.strength <= 1,
+          "generate: --hires: the strength must lie in [0, 1] (got ", hires.strength, ")");
+}
+
+ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple) {
   const auto scaled = [&](int64_t side) {
     const auto large = static_cast<int64_t>(static_cast<double>(side) * hires.scale);
     return std::max(large / multiple, int64_t{1}) * multiple;

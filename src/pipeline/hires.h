@@ -36,6 +36,9 @@ std::string hires_upscaler(std::string_view name);
 // The decoded picture is enlarged, not the latents.
 bool enlarges_pixels(const Hires& hires);
 
+// Throws Error for a scale or a strength that there is not.
+void check(const Hires& hires);
+
 // Of a picture: scaled and rounded down to a multiple. Throws Error.
 ImageSize hires_size(const Hires& hires, ImageSize size, int64_t multiple);
 

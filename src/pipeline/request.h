@@ -20,7 +20,7 @@ namespace ebb {
 struct GenerateOptions {
   int64_t steps = 18;
   std::string sampler = "heun", schedule = "auto", dtype = "auto";
-  Seed seed = 0;
+  DrawableSeed seed = 0;
   double guidance = 1;
   int64_t batch = 0;
   std::string options, schedule_options, rules, dialect = "ebb", noise = "auto", noise_options;

@@ -40,7 +40,7 @@ SamplerCost cost_of(const Sampler& sampler);
 struct PlotRequest {
   std::string sampler = "heun", schedule = "auto", options, schedule_options, dialect = "ebb";
   int64_t steps = 20, points = 16;
-  Seed seed = 1;
+  DrawableSeed seed = 1;
   bool flow = false;
   bool steps_given = false;  // `steps` is not the default: an error where it has no meaning
 };

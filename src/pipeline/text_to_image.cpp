@@ -125,6 +125,7 @@ RunPass hires_pass(const TextToImageRequest& q, const CheckpointParts& parts) {
   require(!q.refine, "generate: --hires with --refiner is not there yet");
   require(!q.hires->network || parts.hires_upscaler,
           "generate: --hires: no network was loaded from ", q.hires->upscaler);
+  check(*q.hires);
   GenerateRequest large = images_of(q);
   large.size = hires_size(*q.hires, q.size, pixel_multiple(m));
   large.strength = q.hires->strength;
@@ -157,6 +158,16 @@ RunPass refiner_pass(const TextToImageRequest& q, const CheckpointParts& parts, 
   check_beside(*parts.refiner, false, parts);
   add_unmasked(pass, *parts.refiner);
   return pass;
+}
+
+void add_control_warnings(ResolvedTextToImage& r, const LoadedModel& m) {
+  if (r.request.controls.empty()) return;
+  std::vector<ControlRun> runs;
+  for (const RunPass& pass : r.passes)
+    if (!pass.refined) runs.push_back(control_run(pass.run()));
+  const Discretisation levels = Precond(m.diffusion).levels();
+  std::ranges::move(control_warnings(r.request.controls, runs, levels),
+                    std::back_inserter(r.warnings));
 }
 
 }  // namespace
@@ -206,7 +217,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
               picture_dialect(r.request.options.dialect).exact_steps,
           "generate: --exact-steps is A1111's option and has no effect in dialect ",
           r.request.options.dialect);
-  for (std::string& w : control_warnings(request.controls)) r.warnings.push_back(std::move(w));
+  add_control_warnings(r, m);
   resolve_loras(parts, r);
   resolve_refiner_loras(parts, r);
   return r;

@@ -56,9 +56,11 @@ void* TorchDevice::stream() const {
 }
 
 bool TorchDevice::records(void* stream) const {
-  if (type != codes().cuda || is_capturing() == nullptr) return type == codes().cuda;
+  // The default stream is never recorded, and the driver would be asked for that of another device,
+  // the thread's current one.
+  if (type != codes().cuda || stream == nullptr) return false;
+  if (is_capturing() == nullptr) return true;
   int status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
-  // an error: the default stream, where another one is recorded that would wait for it
   return is_capturing()(stream, &status) != 0 || status != 0;
 }
 

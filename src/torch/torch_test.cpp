@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "functions/attributes.h"
 #include "support/stand_in_torch.h"
+#include "torch/devices.h"
 #include "torch/register.h"
 
 namespace ebb::torch {
@@ -273,6 +274,13 @@ TEST_F(TorchOperators, wrong_operands__are_errors_that_name_them) {
       "'weight' is on another device");
   has(error_of("rms_norm", rms_norm_arguments(tensor({2, 4}), 0, text("twice"), text(""))),
       "rounding is 'once', 'diffusers' or 'llama' (got 'twice')");
+}
+
+TEST_F(TorchOperators, the_default_stream__is_not_recorded) {
+  for (const int32_t index : {0, 1})
+    EXPECT_FALSE((TorchDevice{shim().device_type_cuda(), index}.records(nullptr)))
+        << "whichever device is the current one";
+  EXPECT_FALSE((TorchDevice{shim().device_type_cpu(), -1}.records(nullptr)));
 }
 
 TEST(TorchShim, no_torch__is_an_error) {

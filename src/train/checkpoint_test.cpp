@@ -302,7 +302,7 @@ TEST(run_folder, of_a_run_that_goes_on__is_refused) {
     expect_error([&] { begin_run_folder(folder.path(), overwrite, {}); }, rule);
   }
   EXPECT_TRUE(fs::exists(folder / "state-00000009.safetensors.tmp-123"));
-  run.reset();
+  run = RunLock();
   check_run_folder(folder.path(), true, false);
 }
 

@@ -16,7 +16,7 @@ struct TrainConfig {
   int64_t steps = 0;
   double minutes = 0;
   int64_t batch = 64, accumulation = 1;
-  Seed seed = 0;
+  DrawableSeed seed = 0;
   double lr = 1e-3;
   std::string schedule = "constant";
   int64_t warmup = 0;
@@ -49,7 +49,7 @@ struct TrainConfig {
     // ---- optimiser
     f("batch", batch, "images per step");
     f("accumulation", accumulation, "micro-batches per step, to save memory");
-    f("seed", seed, "of the initial weights, the order of the images and all noise: 0 to 2^64 - 1");
+    f("seed", seed, "of weights, order of images and noise, 0 to 2^64 - 1; -1: drawn and told");
     f("lr", lr, "learning rate");
     f("schedule", schedule, "of the learning rate: constant, cosine, linear or rsqrt");
     f("warmup", warmup, "steps in which the learning rate rises to lr");
@@ -65,19 +65,14 @@ struct TrainConfig {
     f("ema_rampup", ema_rampup,
       "largest EMA half-life as a fraction of the images seen; 0: no ramp");
     // ---- machine
-    f("dtype", dtype,
-      "of matmuls and convolutions: f32, bf16 or auto (bf16 if fast on the device)");
+    f("dtype", dtype, "of matmuls and convolutions: f32, bf16, auto (bf16 if it is fast here)");
     f("recompute", recompute,
       "activation checkpointing to save memory: off, pointwise, all, auto (as much as must be to "
-      "fit) or a "
-      "size to fit into, like 8GB");
+      "fit) or a size to fit into, like 8GB");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
-    f("gpus", gpus,
-      "train on so many GPUs of this machine, or on all; several machines: docs/many-gpus.md");
-    f("shard", shard,
-      "what each of several GPUs keeps a part of, to save memory: none, optimizer (weights, their "
-      "averages and moments) or weights (gathered for the backward pass again)");
+    f("gpus", gpus, "train on so many GPUs of this machine, or on all (docs/many-gpus.md)");
+    f("shard", shard, "what several GPUs keep in parts, to save memory: none, optimizer, weights");
     f("tune", tune, "fast or full: measure kernel candidates once per shape; off: presets");
     // ---- data
     f("size", size, "side of the square images in pixels; 0: as in the files");

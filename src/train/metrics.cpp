@@ -77,6 +77,11 @@ std::string metrics_file(const std::string& folder) {
   return (std::filesystem::path(folder) / "metrics.jsonl").string();
 }
 
+void check_can_append_metrics(const std::string& folder) {
+  const std::string path = metrics_file(folder);
+  if (std::filesystem::exists(path)) io::AppendFile(path, "metrics");
+}
+
 void append_metrics(const std::string& folder, int64_t step, std::span<const NamedNumber> numbers) {
   const std::string path = metrics_file(folder);
   if (std::filesystem::exists(path))

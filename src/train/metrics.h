@@ -53,6 +53,8 @@ class MetricsLog {
   double seconds_before_ = 0;
 };
 
+// Throws Error if append_metrics() could not write: to be asked before long work.
+void check_can_append_metrics(const std::string& folder);
 // Adds a line to the metrics of a run that this process does not train, if the folder has such a
 // file. Throws Error.
 void append_metrics(const std::string& folder, int64_t step, std::span<const NamedNumber> numbers);

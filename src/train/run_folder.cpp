@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -56,10 +55,8 @@ namespace {
 // `operation`: LOCK_EX to write; LOCK_SH to look whether somebody does, as the ranks of a run may
 // at once. None where there is no folder yet, or its file system knows no locks.
 RunLock lock_run_folder(const std::string& folder, int operation) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return {};
-  RunLock lock(nullptr, [fd](void*) { ::close(fd); });
-  require(::flock(fd, operation | LOCK_NB) == 0 || errno != EWOULDBLOCK,
+  RunLock lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  require(!lock || ::flock(lock.number(), operation | LOCK_NB) == 0 || errno != EWOULDBLOCK,
           "out: another process is training in the folder  ", folder);
   return lock;
 }

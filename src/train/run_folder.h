@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
+
+#include "base/temporary.h"
 
 namespace ebb::train {
 
@@ -13,7 +14,7 @@ namespace ebb::train {
 std::string sample_file(const std::string& folder, int64_t step);
 
 // A lock held while a run writes into its folder; released with the process, however it ends.
-using RunLock = std::shared_ptr<void>;
+using RunLock = Descriptor;
 
 // Throws Error for a folder that files cannot be written to or that another run is writing into,
 // for one that holds a run or a model unless `resume` or `overwrite`, and with `resume` for one

@@ -80,7 +80,7 @@ inline TextToImageRequest recorded_request(const nlohmann::json& run) {
                       .sampler = run["sampler"],
                       .schedule = run["schedule"],
                       .dtype = "f32",
-                      .seed = Seed(run["seed"].get<uint64_t>()),
+                      .seed = DrawableSeed(run["seed"].get<uint64_t>()),
                       .guidance = run["guidance"],
                       .schedule_options = run.value("schedule_options", ""),
                       .dialect = dialect,

@@ -47,10 +47,10 @@ def tables(rotary, device):
     return cos.to(device), sin.to(device)
 
 
-def rotated(x, cos, sin, style="interleaved"):
-    """x [B, S, heads, D] or [B, S, C], rotated in f32."""
-    rope = ops.rope if served(x, cos, sin) else reference.rope
-    return rope(x, cos, sin, style=style)
+def rotated(q, k, cos, sin, style="interleaved"):
+    """q and k [B, S, heads, D] or [B, S, C], rotated in f32."""
+    rope = ops.qk_rope if served(q, k, cos, sin) else reference.qk_rope
+    return rope(q, k, cos, sin, style=style)
 
 
 def queries_and_keys(q, k, norm_q, norm_k, rotary=None, *, style="interleaved", across_heads=False):
@@ -67,4 +67,4 @@ def queries_and_keys(q, k, norm_q, norm_k, rotary=None, *, style="interleaved", 
     q, k = _normed(norm_q, q, across_heads), _normed(norm_k, k, across_heads)
     if cos is None:
         return q, k
-    return rotated(q, cos, sin, style), rotated(k, cos, sin, style)
+    return rotated(q, k, cos, sin, style)

@@ -29,6 +29,8 @@ struct Command {
   std::vector<std::string_view> repeated = {};
 };
 
+// The exit code after an error.
+constexpr int usage_error = 2;
 // The exit code after a signal is this plus the signal's number, as in shells.
 constexpr int signal_exit = 128;
 // What a command says when the first signal comes.

@@ -6,8 +6,8 @@
 
 namespace ebb::cli {
 
-// From then on; to be called by the thread that computes, before it does. Faults elsewhere end the
-// process as they did.
+// From then on; to be called by the thread that computes, before it uses such a file
+// (MappedFile::before_first). Faults elsewhere end the process as they did.
 void handle_file_faults();
 
 // A line that stands before that of such a fault: what is written by then.

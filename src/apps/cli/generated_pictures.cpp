@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "apps/cli/file_faults.h"
@@ -49,7 +50,7 @@ std::map<std::string, std::string> settings(const GenerateFlags& o, const Resolv
     files.control_models.push_back(stem(file));
   const auto model = hashes.find("model");
   GenerateOptions shown = ran;
-  shown.seed = seed_of_picture(r.first(), image);
+  shown.seed = uint64_t{seed_of_picture(r.first(), image)};
   auto more = noise_parameters(r.first(), image);
   std::ranges::move(mode_parameters(r, files), std::back_inserter(more));
   std::map<std::string, std::string> out{
@@ -96,6 +97,7 @@ int64_t pictures_of(const GenerateFlags& o) { return o.only < 0 ? o.n : 1; }
 PictureFiles::PictureFiles(const GenerateFlags& o, const ResolvedTextToImage& r,
                            const GenerateOptions& ran)
     : options_(o),
+      request_(r),
       output_(output_of(o.out, "generate")),
       hashes_(hashed_files(o, output_)),
       text_([&o, &r, ran, this](const Picture& p) {
@@ -146,6 +148,10 @@ void PictureFiles::finish() {
       count_ < pictures_of(options_) ? partial_file(options_.out) : options_.out;
   write_one_file(file, kept);
   note(file, std::exchange(kept_of_, {}));
+}
+
+nlohmann::ordered_json PictureFiles::json() const {
+  return json_of(files(), options_.first_image, request_.first());
 }
 
 int64_t PictureFiles::written() const {

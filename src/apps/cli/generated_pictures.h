@@ -5,6 +5,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ class PictureFiles {
   std::string written_text() const;
   // In the order of the pictures. Behind finish().
   std::vector<WrittenFile> files() const { return in_order(files_); }
+  nlohmann::ordered_json json() const;  // json_of() of them
 
  private:
   void write_one_file(const std::string& file, const std::vector<Tensor>& all) const;
@@ -49,6 +51,7 @@ class PictureFiles {
   Tensor bytes_of(const Picture& p) const;
 
   const GenerateFlags& options_;
+  const ResolvedTextToImage& request_;
   Output output_;
   InputHashes hashes_;
   std::list<FileHash> lora_hashes_;

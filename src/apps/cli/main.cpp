@@ -1,5 +1,4 @@
 // ebb: trains diffusion models and samples from them. One file a command in commands/.
-#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -7,17 +6,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
-#include <filesystem>
-#include <new>
 #include <set>
 
 #include "apps/cli/command.h"
-#include "apps/cli/settings_file.h"
+#include "apps/cli/terminal.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "base/version.h"
-#include "core/host_memory.h"
 #include "train/stop.h"
 
 #define X(name)          \
@@ -29,8 +24,6 @@
 
 namespace ebb::cli {
 namespace {
-
-constexpr int usage_error = 2;
 
 std::vector<const Command*> all_commands() {
   return {
@@ -139,21 +132,9 @@ void check_switch_values(const CLI::App& app, std::string_view command,
   }
 }
 
-// --seed -1 draws one, as in A1111, and tells it: the picture can be made again.
-std::vector<std::string> with_drawn_seed(std::vector<std::string> words) {
-  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
-    const bool apart = words[i] == "--seed" && i + 1 < words.size() && words[i + 1] == "-1";
-    if (!apart && words[i] != "--seed=-1") continue;
-    const std::string drawn = drawn_seed("--seed");
-    (apart ? words[i + 1] : words[i]) = apart ? drawn : "--seed=" + drawn;
-  }
-  return words;
-}
-
 int run_command(const Command& command, const std::vector<std::string>& given) {
-  std::vector<std::string> words = with_hyphens(given);
+  const std::vector<std::string> words = with_hyphens(given);
   check_repeats(command, words);  // before a command reads some of them
-  words = with_drawn_seed(std::move(words));
   CLI::App app{std::string(command.summary), "ebb " + std::string(command.name)};
   app.footer("example:\n  " + std::string(command.example));
   app.set_help_flag("-h,--help", "the common options");
@@ -220,38 +201,11 @@ void limit_spinning(char** argv) {
   execv("/proc/self/exe", argv);  // returns only if it fails, which changes nothing but speed
 }
 
-// Throws Error if some output was lost: on a full disk, not where the reader of a pipe went away.
-void check_output() {
-  const bool flushed = std::fflush(stdout) == 0;
-  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
-  const bool unread = poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
-  ebb::require((flushed && std::ferror(stdout) == 0) || unread,
-               "standard output: cannot write all of it");
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   limit_spinning(argv);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a run without a checkpoint
   const ebb::train::SignalThread takes_signals;
-  try {
-    const int code = ebb::cli::run_main(argc, argv);
-    check_output();
-    return code;
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr,
-                 "ebb: error: out of memory: %lld MB of the machine's memory are free, or a limit "
-                 "of this process (ulimit -v) is reached; fewer images at a time need less\n",
-                 static_cast<long long>(ebb::free_host_memory() / 1000000));
-    return ebb::cli::usage_error;
-  } catch (const std::filesystem::filesystem_error& e) {
-    const std::string what =
-        ebb::str("cannot read (", e.code().message(), ")  ", e.path1().string());
-    std::fprintf(stderr, "ebb: error: %s\n", ebb::printable(what).c_str());
-    return ebb::cli::usage_error;
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "ebb: error: %s\n", ebb::printable(e.what()).c_str());
-    return ebb::cli::usage_error;
-  }
+  return ebb::cli::exit_code([&] { return ebb::cli::run_main(argc, argv); });
 }

@@ -114,11 +114,21 @@ void check_output_path(const std::string& out, std::string_view command, bool ov
                  [kind](const std::string& file) { return is_of_runs(file, kind); });
 }
 
-io::Existing existing_at(const std::string& out, bool overwrite) {
+namespace {
+
+io::Existing existing_of(const std::string& file, bool overwrite,
+                         const std::function<bool(const std::string&)>& own) {
   std::error_code ignored;
-  const bool own =
-      overwrite || (fs::is_regular_file(out, ignored) && is_of_runs(out, output_of(out, "out")));
-  return own ? io::Existing::replaced : io::Existing::kept;
+  return overwrite || (fs::is_regular_file(file, ignored) && own(file)) ? io::Existing::replaced
+                                                                        : io::Existing::kept;
+}
+
+}  // namespace
+
+io::Existing existing_at(const std::string& out, bool overwrite) {
+  return existing_of(out, overwrite, [](const std::string& file) {
+    return is_of_runs(file, output_of(file, "out"));
+  });
 }
 
 void check_replaced(const std::string& file, std::string_view flag, bool overwrite,
@@ -127,6 +137,11 @@ void check_replaced(const std::string& file, std::string_view flag, bool overwri
   std::error_code ignored;
   require(overwrite || !fs::exists(file, ignored) || own(file), flag, " would replace a file that ",
           rule, "; another name keeps it, --overwrite replaces it  ", file);
+}
+
+void write_text(const std::string& file, std::string_view text, std::string_view flag,
+                bool overwrite, const std::function<bool(const std::string&)>& own) {
+  io::write_whole_file(file, text, flag, existing_of(file, overwrite, own));
 }
 
 void check_replaced_picture(const std::string& file, std::string_view flag, bool overwrite) {

@@ -37,6 +37,10 @@ io::Existing existing_at(const std::string& out, bool overwrite);
 // says that such a command wrote it. `rule`: what the file is otherwise, "is no plot by ebb".
 void check_replaced(const std::string& file, std::string_view flag, bool overwrite,
                     std::string_view rule, const std::function<bool(const std::string&)>& own);
+// Writes such a file. What has appeared there meanwhile and would have been refused is kept, and
+// the new one beside it, of which the Error tells.
+void write_text(const std::string& file, std::string_view text, std::string_view flag,
+                bool overwrite, const std::function<bool(const std::string&)>& own);
 void check_replaced_picture(const std::string& file, std::string_view flag, bool overwrite);
 // Makes the folder that `out` names, where it names one.
 void make_output_folder(const std::string& out, std::string_view command);

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <random>
 
 #include "base/by_flag.h"
 #include "base/error.h"
@@ -203,23 +201,15 @@ Json joined(const Json& value, const std::string& subject) {
   return out.text();
 }
 
-// What the command line would be given: numbers are texts of flags that take texts, and a seed of
-// -1 is drawn.
+// What the command line would be given: numbers are texts of flags that take texts.
 Json as_given(const std::vector<Field>& fields, const std::string& name, const Json& value) {
   const auto field = std::ranges::find(fields, name, &Field::name);
   if (field == fields.end()) return value;
-  if (name == "seed" && value == -1) return std::stoull(drawn_seed("the config's seed"));
   const bool text = std::holds_alternative<std::string*>(field->ref);
   return text && value.is_number() ? Json(value.dump()) : value;
 }
 
 }  // namespace
-
-std::string drawn_seed(std::string_view what) {
-  std::string drawn = std::to_string(std::random_device{}());  // A1111's have 32 bits, too
-  std::fprintf(stderr, "seed: %s (drawn, as %s is -1)\n", drawn.c_str(), std::string(what).c_str());
-  return drawn;
-}
 
 std::string settings_json(const std::vector<Field>& fields, const FieldTexts& diffusion,
                           int64_t image, const HashTexts& hashes) {

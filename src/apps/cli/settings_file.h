@@ -27,9 +27,6 @@ void set_settings(const std::vector<Field>& fields, FieldTexts& diffusion, const
 // stands beside the fields.
 void set_config(std::vector<Field> fields, FieldTexts& diffusion, const std::string& file);
 
-// A seed, which is told: `what`, "--seed", is -1.
-std::string drawn_seed(std::string_view what);
-
 struct Like {
   int64_t image = -1;  // its number; -1: the picture does not say
   HashTexts hashes;    // of the files that made it

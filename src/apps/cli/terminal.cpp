@@ -1,5 +1,6 @@
 #include "apps/cli/terminal.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -7,11 +8,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/file_faults.h"
 #include "base/choices.h"
 #include "base/error.h"
+#include "base/names.h"
+#include "core/host_memory.h"
+#include "io/mapped_file.h"
 #include "ops/table.h"
 
 namespace ebb::cli {
@@ -50,13 +55,22 @@ bool knows_sequences() {
   return name == nullptr || std::string_view(name) != "dumb";
 }
 
+// Throws Error if some output was lost: on a full disk, not where the reader of a pipe went away.
+void flush_output() {
+  const bool flushed = std::fflush(stdout) == 0;
+  pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  const bool unread = poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
+  require((flushed && std::ferror(stdout) == 0) || unread,
+          "standard output: cannot write all of it");
+}
+
 }  // namespace
 
 Context open_device(CommonOptions o) {
   resolve(o);
   check_choices(o, [](std::string_view field) { return str(field, ": unknown value"); });
   Context c = open_context(o.device, {.threads = o.threads, .index = static_cast<int>(o.index)});
-  handle_file_faults();
+  io::MappedFile::before_first(handle_file_faults);
   const char* over = isatty(STDERR_FILENO) != 0 && knows_sequences() ? "\r\033[K" : "";
   c.log = [over](std::string_view line) {  // over the line of progress
     std::fprintf(stderr, "%snote: %.*s\n", over, static_cast<int>(line.size()), line.data());
@@ -68,6 +82,28 @@ Context open_device(CommonOptions o) {
   return c;
 }
 
+int exit_code(const std::function<int()>& run) {
+  const auto say = [](std::string_view error) {
+    std::fprintf(stderr, "ebb: error: %s\n", printable(error).c_str());
+    return usage_error;
+  };
+  try {
+    const int code = run();
+    flush_output();
+    return code;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr,  // which takes no memory
+                 "ebb: error: out of memory: %lld MB of the machine's memory are free, or a limit "
+                 "of this process (ulimit -v) is reached; fewer images at a time need less\n",
+                 static_cast<long long>(free_host_memory() / 1000000));
+    return usage_error;
+  } catch (const std::filesystem::filesystem_error& e) {
+    return say(str("cannot read (", e.code().message(), ")  ", e.path1().string()));
+  } catch (const std::exception& e) {
+    return say(e.what());
+  }
+}
+
 void print_json(const nlohmann::ordered_json& json) {
   using Json = nlohmann::ordered_json;
   std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
@@ -75,6 +111,20 @@ void print_json(const nlohmann::ordered_json& json) {
 
 void say_warnings(const std::vector<std::string>& warnings) {
   for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", printable(w).c_str());
+}
+
+void say_changed_files(ProgressLine* over) {
+  for (const std::string& file : io::MappedFile::changed()) {
+    if (over) over->finish();
+    say_warnings(
+        {str("the file was written to while its weights are used: what is made from now "
+             "on may be of other weights than it had  ",
+             file)});
+  }
+}
+
+void say_drawn(const DrawableSeed& seed) {
+  if (seed.drawn()) std::fprintf(stderr, "seed: %s (drawn for -1)\n", seed.text().c_str());
 }
 
 void say_guesses(const LoadedModel& model) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "apps/cli/command.h"
+#include "base/seed.h"
 #include "pipeline/load_model.h"
 #include "runtime/context.h"
 
@@ -16,11 +18,17 @@ namespace ebb::cli {
 // The device of the options and, if requested, a tuner.
 Context open_device(CommonOptions o);
 
+// What `run` gives once all that it printed is out; of an exception, which is told, that of errors.
+int exit_code(const std::function<int()>& run);
+
 // One line on standard output. Bytes that are no UTF-8, as file names may have, become U+FFFD.
 void print_json(const nlohmann::ordered_json& json);
 
 // A line each on standard error, "warning: ...".
 void say_warnings(const std::vector<std::string>& warnings);
+
+// Tells a seed that was drawn: the same run can be made again.
+void say_drawn(const DrawableSeed& seed);
 
 // Says what the config of a file was guessed to be, where pictures hang on it: of one without
 // metadata, and of one whose config lacks fields.
@@ -42,5 +50,9 @@ class ProgressLine {
   int shown_ = -1;
   std::chrono::steady_clock::time_point start_, said_;
 };
+
+// A warning for each file whose weights are used in place and which was written to since it was
+// opened, once: to be called while they are used. It stands below the line, if there is one.
+void say_changed_files(ProgressLine* over);
 
 }  // namespace ebb::cli

@@ -25,14 +25,15 @@ class MapPass {
   std::shared_ptr<const State> state_;
 };
 
-// out_k = scale * sum (or the maximum) over the dims of result k; f32, in the order of the kept
-// dims. Sums do not depend on the number of threads.
+// out_k = scale * sum (or the maximum) over the dims of result k, in the order of the kept dims.
+// Sums do not depend on the number of threads.
 class ReducePass {
  public:
   struct Options {
     std::vector<int64_t> dims;
     bool maximum = false;
     double scale = 1;
+    std::vector<DType> out;  // by result
   };
   ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options);
   ~ReducePass();

@@ -81,6 +81,15 @@ int64_t ReducePass::workspace() const {
 
 namespace {
 
+template <class S>
+void put(const S& s, std::span<void* const> out, size_t k, int64_t at, double value) {
+  const auto v = static_cast<float>(value);
+  if (s.options.out[k] == DType::f32)
+    static_cast<float*>(out[k])[at] = v;
+  else
+    store(out[k], s.options.out[k], at, &v, 1);
+}
+
 // ---- rows: a block holds whole rows, each of them one result -------------------------------
 
 template <class S>
@@ -103,11 +112,10 @@ void run_rows(const S& s, std::span<void* const> in, std::span<void* const> out,
       offset = offset * s.split.inner / row;
       eval.run(index, count, n);
       for (size_t k = 0; k < out.size(); ++k) {
-        float* to = static_cast<float*>(out[k]) + offset;
         for (int64_t r = 0; r < n / row; ++r) {
           const float* x = eval.result(k) + r * row;
-          to[r] = static_cast<float>(s.options.maximum ? loops().max(x, row)
-                                                       : s.options.scale * loops().sum(x, row));
+          put(s, out, k, offset + r,
+              s.options.maximum ? loops().max(x, row) : s.options.scale * loops().sum(x, row));
         }
       }
     }
@@ -168,10 +176,10 @@ void finish(const S& s, int64_t kept, const double* acc, std::span<void* const> 
         t = s.options.maximum ? std::max(t, v) : t + v;
       }
     }
-    float* y = static_cast<float*>(out[static_cast<size_t>(k)]) + kept * per_kept;
     const double scale = s.options.maximum ? 1 : s.options.scale;
     for (int64_t i = 0; i < per_kept; ++i)
-      y[i] = static_cast<float>(scale * total[static_cast<size_t>(i)]);
+      put(s, out, static_cast<size_t>(k), kept * per_kept + i,
+          scale * total[static_cast<size_t>(i)]);
   }
 }
 

@@ -21,10 +21,16 @@ namespace {
 
 class DeviceBuffer final : public Buffer {
  public:
-  DeviceBuffer(void* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  DeviceBuffer(void* data, int64_t bytes, int device)
+      : data_(data), bytes_(bytes), device_(device) {}
   ~DeviceBuffer() override {
-    const RelaxedCapture relaxed;  // of whichever thread
-    cudaFree(data_);               // waits for what runs
+    try {
+      const OnDevice here(device_);
+      const RelaxedCapture relaxed;  // of whichever thread
+      cudaFree(data_);               // waits for what runs
+    } catch (const Error&) {
+      // the process ends, and CUDA with it
+    }
   }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
@@ -35,6 +41,7 @@ class DeviceBuffer final : public Buffer {
  private:
   void* data_;
   int64_t bytes_;
+  int device_;
 };
 
 // Work recorded once as a CUDA graph and launched as one.
@@ -222,7 +229,7 @@ std::shared_ptr<Buffer> CudaDevice::allocate(int64_t bytes) {
                           megabytes(free_memory()), " MB free)"));
   }
   check(status, "allocating memory");
-  auto buffer = std::make_shared<DeviceBuffer>(data, size);
+  auto buffer = std::make_shared<DeviceBuffer>(data, size, index_);
   check(cudaMemsetAsync(data, 0, static_cast<size_t>(size), stream()), "clearing memory");
   return buffer;
 }

@@ -4,12 +4,32 @@
 #include <thread>
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/thread_state.h"
 #include "backends.h"
 #include "ops/prim/pointwise/op.h"
 #include "runtime/compiled_function.h"
 
 namespace ebb::cuda {
 namespace {
+
+TEST(OnDevice, another_gpu__is_the_current_one_for_a_scope) {
+  int count = 0, now = -1;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) GTEST_SKIP() << "needs two GPUs";
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  {
+    const OnDevice there(1);
+    cudaGetDevice(&now);
+    EXPECT_EQ(now, 1);
+    void* memory = nullptr;
+    ASSERT_EQ(cudaMalloc(&memory, 1), cudaSuccess);
+    cudaPointerAttributes of_memory = {};
+    cudaPointerGetAttributes(&of_memory, memory);
+    EXPECT_EQ(of_memory.device, 1);
+    cudaFree(memory);
+  }
+  cudaGetDevice(&now);
+  EXPECT_EQ(now, 0);
+}
 
 class Streams : public test::OnEachBackend {
  protected:

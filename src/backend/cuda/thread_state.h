@@ -3,27 +3,20 @@
 
 #include <cuda_runtime.h>
 
-#include "backend/cuda/error.h"
-
 namespace ebb::cuda {
 
-// The device that calls without one go to.
+// The device that calls without one go to, by its context on top of the thread's. cudaSetDevice()
+// would make a context on the device that it goes back to, hundreds of MB of one that the process
+// may not have used.
 class OnDevice {
  public:
-  explicit OnDevice(int index) {
-    check(cudaGetDevice(&before_), "asking for the device");
-    if (before_ != index) check(cudaSetDevice(index), "choosing the device");
-    changed_ = before_ != index;
-  }
-  ~OnDevice() {
-    if (changed_) cudaSetDevice(before_);
-  }
+  explicit OnDevice(int index);  // throws Error
+  ~OnDevice();
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
 
  private:
-  int before_ = 0;
-  bool changed_ = false;
+  bool pushed_ = false;  // it was another one
 };
 
 // Lets the thread load code and take memory while any thread captures a stream.

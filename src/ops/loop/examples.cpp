@@ -233,14 +233,19 @@ Loop rotated_norm(const Shape& shape, int64_t run) {
           .swaps = {{1, run}, {3, run}}};
 }
 
+// Operands of rotated_norm(): its weights have the shape `gamma`.
+std::vector<Type> rotated_norm_operands(const Shape& s, const Shape& gamma) {
+  const Type x = f32(s), table = f32({1, s[1], 1, s[-1]});
+  return {x, x, f32(gamma), f32(gamma), table, table};
+}
+
 void add_rotations(std::vector<Example>& out) {
   const auto add = [&](const std::string& label, const Shape& s, int64_t run) {
-    const Type x = f32(s), table = f32({1, s[1], 1, s[-1]}), gamma = f32(Shape({s[-1]}));
-    out.push_back(
-        {.label = "rotation_" + label, .attrs = rotation(s, run), .in = {x, x, table, table}});
-    out.push_back({.label = "rotated_norm_" + label,
-                   .attrs = rotated_norm(s, run),
-                   .in = {x, x, gamma, gamma, table, table}});
+    const std::vector<Type> in = rotated_norm_operands(s, Shape({s[-1]}));
+    out.push_back({.label = "rotation_" + label,
+                   .attrs = rotation(s, run),
+                   .in = {in[0], in[1], in[4], in[5]}});
+    out.push_back({.label = "rotated_norm_" + label, .attrs = rotated_norm(s, run), .in = in});
   };
   add("interleaved", {2, 5, 3, 64}, 1);
   add("half_split", {2, 5, 3, 64}, 32);
@@ -253,12 +258,11 @@ void add_rotations(std::vector<Example>& out) {
 // Norms over all heads with their rotation, and their gradients: rows of two dims.
 void add_rows_of_heads(std::vector<Example>& out) {
   const auto add = [&](const std::string& label, const Shape& s, int64_t run) {
-    const Type x = f32(s), table = f32({1, s[1], 1, s[-1]}), gamma = f32({s[-2], s[-1]});
     Loop a = rotated_norm(s, run);
     a.row_dims = 2;
     out.push_back({.label = "rotated_norm_of_heads_" + label,
                    .attrs = a,
-                   .in = {x, x, gamma, gamma, table, table}});
+                   .in = rotated_norm_operands(s, {s[-2], s[-1]})});
   };
   add("interleaved", {2, 5, 3, 64}, 1);
   add("half_split", {2, 5, 6, 64}, 32);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
+#include "apps/cli/interruption.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "base/error.h"
@@ -96,9 +97,9 @@ int run(const Options& o) {
     return 0;
   } catch (const Cancelled&) {
     line.finish();
-    std::fprintf(stderr, "convert: interrupted by signal %d; nothing was written to %s\n",
-                 signals.requested(), o.out.c_str());
-    return signal_exit + signals.requested();
+    const nlohmann::ordered_json facts = {{"out", o.out}};
+    return say_interrupted("convert", signals.requested(), "nothing was written to " + o.out,
+                           o.json ? &facts : nullptr);
   }
 }
 

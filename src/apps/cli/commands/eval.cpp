@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/interruption.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
@@ -39,17 +41,17 @@ struct Options {
   }
 };
 
-// None if a signal stopped it, with a message.
-std::optional<Quality> evaluate_until(const train::StopSignals& signals, const Options& o,
-                                      const LoadedModel& model, const Context& context) {
-  const auto log = [](std::string_view line) {
+// None if a signal stopped it.
+std::optional<Quality> evaluate_until(const train::StopSignals& signals, std::mutex& telling,
+                                      const Options& o, const LoadedModel& model,
+                                      const Context& context) {
+  const auto log = [&](std::string_view line) {
+    const std::lock_guard lock(telling);
     std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   };
   try {
     return evaluate(model, o.evaluate, context, {log, [&] { return signals.requested() != 0; }});
   } catch (const Cancelled&) {
-    std::fprintf(stderr, "eval: interrupted by signal %d; nothing was measured\n",
-                 signals.requested());
     return std::nullopt;
   }
 }
@@ -78,23 +80,41 @@ nlohmann::ordered_json figures(const Quality& q, int64_t step) {
   return j;
 }
 
+constexpr std::string_view out_flag = "eval: --out";
+
 // Whether a file is one of this command's.
 bool has_figures(const std::string& file) {
   constexpr int64_t most = 1 << 24;
   if (std::filesystem::file_size(file) > most) return false;
-  const auto j = parse_json(io::read_whole_file(file, "eval: --out", most));
+  const auto j = parse_json(io::read_whole_file(file, out_flag, most));
   return j.is_object() && j.contains("held_out") && j.contains("features");
 }
 
-// The file, and a line in the metrics of the run.
-void record(const Options& o, const nlohmann::ordered_json& j) {
-  if (!o.out.empty()) io::write_whole_file(o.out, j.dump(2) + '\n', "eval: --out");
+void write_figures(const Options& o, const nlohmann::ordered_json& j) {
+  if (!o.out.empty()) write_text(o.out, j.dump(2) + '\n', out_flag, o.overwrite, has_figures);
+}
+
+// A line in the metrics of the run.
+void add_to_metrics(const Options& o, const nlohmann::ordered_json& j) {
   std::vector<std::pair<std::string, double>> named;
   for (const auto& [key, value] : j.items())
     if (value.is_number() && key != "step") named.emplace_back("eval/" + key, value);
   std::vector<train::NamedNumber> numbers;
   for (const auto& [name, value] : named) numbers.push_back({name, value});
   train::append_metrics(o.checkpoint, j["step"], numbers);
+}
+
+// Where one cannot be written, the other is. Throws Error, of both.
+void record(const Options& o, const nlohmann::ordered_json& j) {
+  std::string errors;
+  for (const auto& write : {write_figures, add_to_metrics}) {
+    try {
+      write(o, j);
+    } catch (const Error& e) {
+      errors += str(errors.empty() ? "" : "; ", e.what());
+    }
+  }
+  require(errors.empty(), errors);
 }
 
 void print(const Quality& q) {
@@ -117,19 +137,29 @@ int run(const Options& o) {
   require(!o.evaluate.data.empty(), "eval: --data is missing");
   require(o.out.empty() || o.out.ends_with(".json"), "eval: --out must be a .json file  ", o.out);
   if (!o.out.empty())
-    check_replaced(o.out, "eval: --out", o.overwrite, "has no figures of ebb eval", has_figures);
+    check_replaced(o.out, out_flag, o.overwrite, "has no figures of ebb eval", has_figures);
+  train::check_can_append_metrics(o.checkpoint);
+  const train::StopSignals signals(stopping);
+  std::mutex telling;
+  const auto interrupted = [&] {
+    const nlohmann::ordered_json facts = {{"n", o.evaluate.n}};
+    return say_interrupted("eval", signals.requested(), "nothing was measured",
+                           o.common.json ? &facts : nullptr);
+  };
+  std::optional<StopDeadline> deadline(std::in_place, signals, telling, interrupted);
   const Context context = open_device(o.common);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
-  const train::StopSignals signals(stopping);
-  const std::optional<Quality> measured = evaluate_until(signals, o, model, context);
-  if (!measured) return signal_exit + signals.requested();
+  const std::optional<Quality> measured = evaluate_until(signals, telling, o, model, context);
+  deadline.reset();
+  say_changed_files(nullptr);
+  if (!measured) return interrupted();
   const nlohmann::ordered_json j = figures(*measured, model.step);
-  record(o, j);
   if (o.common.json)
     print_json(j);
   else
     print(*measured);
+  record(o, j);  // what was measured is told by then
   return 0;
 }
 
@@ -143,6 +173,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
     const bool named = std::ranges::count(given_fields(app), "out") > 0;
     if (!named) o->out = in_run_folder(o->checkpoint, "eval.json");
     resolve(o->evaluate.generate);
+    say_drawn(o->evaluate.generate.seed);
     resolve_auto({&o->evaluate.generate.schedule, &o->evaluate.generate.noise});
     o->evaluate.generate.steps_given = is_given(app, "steps");
     return run(*o);

@@ -3,12 +3,14 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/cli/command.h"
 #include "apps/cli/generate_flags.h"
 #include "apps/cli/generated_pictures.h"
+#include "apps/cli/interruption.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/preview_output.h"
 #include "apps/cli/settings_file.h"
@@ -82,8 +84,7 @@ CheckpointParts parts_of(const GenerateFlags& o) {
 
 std::string pictures(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
 
-void report(const GenerateFlags& o, const ResolvedTextToImage& request, const RunReport& r,
-            const std::vector<WrittenFile>& files, double seconds) {
+void report(const GenerateFlags& o, const RunReport& r, const PictureFiles& files, double seconds) {
   if (o.common.json) {
     const nlohmann::ordered_json j = {{"seconds", seconds},
                                       {"text_seconds", r.text_seconds},
@@ -97,43 +98,72 @@ void report(const GenerateFlags& o, const ResolvedTextToImage& request, const Ru
                                       {"schedule", r.ran.schedule},
                                       {"n", pictures_of(o)},
                                       {"out", o.out},
-                                      {"files", json_of(files, o.first_image, request.first())}};
+                                      {"files", files.json()}};
     print_json(j);
     return;
   }
   std::fprintf(stderr, "%s in %.1f s (text %.1f s): %s\n", pictures(pictures_of(o)).c_str(),
-               seconds, r.text_seconds, place_of(files, o.out).c_str());
+               seconds, r.text_seconds, place_of(files.files(), o.out).c_str());
 }
 
-// Runs it and tells of it. What is finished is in files in the end, also where an error ends it.
-int run_into(PictureFiles& files, const GenerateFlags& o, const ResolvedTextToImage& request,
-             const std::function<RunReport()>& run, ProgressLine& line,
-             const train::StopSignals& signals) {
-  const auto start = std::chrono::steady_clock::now();
+// Tells that a signal ended it, before there could be files (null) or with those that are finished.
+int interrupted(const GenerateFlags& o, const PictureFiles* files, int signal) {
+  const nlohmann::ordered_json facts = {
+      {"n", pictures_of(o)},
+      {"out", o.out},
+      {"files", files ? files->json() : nlohmann::ordered_json::array()}};
+  return say_interrupted("generate", signal,
+                         files ? files->written_text() : "nothing was written to " + o.out,
+                         o.common.json ? &facts : nullptr);
+}
+
+// A run and what it is told by.
+struct Running {
+  const GenerateFlags& options;
+  PictureFiles& files;
+  ProgressLine& line;
+  const train::StopSignals& signals;
+  std::mutex& telling;  // held while it writes and prints
+};
+
+// `end`, behind which what is finished is in files, also where it throws.
+int with_files(const Running& r, const std::function<int()>& end) {
   try {
-    try {
-      const RunReport done = run();
-      line.finish();
-      files.finish();
-      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-      report(o, request, done, files.files(), seconds.count());
-      return 0;
-    } catch (const Cancelled&) {
-      line.finish();
-      files.finish();
-      std::fprintf(stderr, "generate: interrupted by signal %d; %s\n", signals.requested(),
-                   files.written_text().c_str());
-      return signal_exit + signals.requested();
-    }
+    return end();
   } catch (...) {
     try {
-      files.finish();
+      r.files.finish();
     } catch (const std::exception& e) {
       std::fprintf(stderr, "%s\n", e.what());  // beside what ended the run
     }
-    if (files.count() > 0) std::fprintf(stderr, "generate: %s\n", files.written_text().c_str());
+    if (r.files.count() > 0) std::fprintf(stderr, "generate: %s\n", r.files.written_text().c_str());
     throw;
   }
+}
+
+// Runs it and tells of it.
+int run_into(const Running& r, const std::function<RunReport()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto stopped = [&r] {
+    r.line.finish();
+    r.files.finish();
+    return interrupted(r.options, &r.files, r.signals.requested());
+  };
+  return with_files(r, [&] {
+    try {
+      const RunReport done = [&] {
+        const StopDeadline deadline(r.signals, r.telling, [&] { return with_files(r, stopped); });
+        return run();
+      }();
+      r.line.finish();
+      r.files.finish();
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      report(r.options, done, r.files, seconds.count());
+      return 0;
+    } catch (const Cancelled&) {
+      return stopped();
+    }
+  });
 }
 
 // How pictures are kept, where it has an effect.
@@ -161,6 +191,37 @@ std::optional<PreviewOutput> preview_of(const GenerateFlags& o, TextToImage& pip
   return PreviewOutput(parse_preview(o.preview), pipeline.preview(request, decoder));
 }
 
+RunEvents events_of(const Running& r, std::optional<PreviewOutput>& preview) {
+  RunEvents out;
+  out.progress = [r](const RunProgress& p) {
+    const std::lock_guard lock(r.telling);
+    say_changed_files(&r.line);
+    r.line.show(p.of_run, name_of(p.stage), p.seconds_left);
+    return r.signals.requested() == 0;
+  };
+  out.picture = [r](const Picture& p) {
+    const std::lock_guard lock(r.telling);
+    say_changed_files(&r.line);
+    r.files.add(p);
+  };
+  if (preview)
+    out.step = [r, &preview](const StepView& s) {
+      const std::lock_guard lock(r.telling);
+      preview->show(s);
+    };
+  out.planned = [r](const RunMemory& m) {
+    const std::lock_guard lock(r.telling);
+    r.line.finish();  // which is shown again
+    std::fprintf(stderr, "memory: at most %s\n", text_of(m).c_str());
+  };
+  out.tell = [r](const std::string& text) {
+    const std::lock_guard lock(r.telling);
+    r.line.finish();
+    std::fprintf(stderr, "%s\n", text.c_str());
+  };
+  return out;
+}
+
 int run(const GenerateFlags& o) {
   require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
   const int64_t memory = memory_of(o.memory);
@@ -176,6 +237,10 @@ int run(const GenerateFlags& o) {
           "generate: --upscale makes pictures larger, but --out takes latents  ", o.out);
   check_inputs(o);
   check_output_path(o.out, "generate", o.overwrite);
+  const train::StopSignals signals(stopping);
+  std::mutex telling;
+  std::optional<StopDeadline> loading(std::in_place, signals, telling,
+                                      [&] { return interrupted(o, nullptr, signals.requested()); });
   const TextToImageRequest asked = request_of(o);
   CheckpointParts parts = parts_of(o);
   const ResolvedTextToImage request = resolve(parts, asked);
@@ -188,27 +253,14 @@ int run(const GenerateFlags& o) {
     options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
   const Context context = open_device(o.common);
   TextToImage pipeline(std::move(parts), context, std::move(options));
-  train::StopSignals signals(stopping);
   PictureFiles files(o, request, pipeline.ran(request));
   ProgressLine line("generate");
-  RunEvents events;
-  events.progress = [&](const RunProgress& p) {
-    line.show(p.of_run, name_of(p.stage), p.seconds_left);
-    return signals.requested() == 0;
-  };
-  events.picture = [&](const Picture& p) { files.add(p); };
+  const Running running{
+      .options = o, .files = files, .line = line, .signals = signals, .telling = telling};
   std::optional<PreviewOutput> preview = preview_of(o, pipeline, request);
-  if (preview) events.step = [&](const StepView& s) { preview->show(s); };
-  events.planned = [&](const RunMemory& m) {
-    line.finish();  // which is shown again
-    std::fprintf(stderr, "memory: at most %s\n", text_of(m).c_str());
-  };
-  events.tell = [&](const std::string& text) {
-    line.finish();
-    std::fprintf(stderr, "%s\n", text.c_str());
-  };
-  const int code = run_into(
-      files, o, request, [&] { return pipeline.run(request, events); }, line, signals);
+  const RunEvents events = events_of(running, preview);
+  loading.reset();
+  const int code = run_into(running, [&] { return pipeline.run(request, events); });
   if (preview && code == 0) preview->check_shown();
   return code;
 }
@@ -279,6 +331,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
                  const std::vector<std::string>& names) { describe_choices(app, field, names); });
   return [o, &app, like, picture, config, of_picture] {
     resolve(*o);
+    say_drawn(o->generate.seed);
     check_choices(*o, [](std::string_view field) { return "generate: unknown " + flag_of(field); });
     resolve_auto(
         {&o->generate.sampler, &o->generate.schedule, &o->generate.noise, &o->prompt_syntax});

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/cli/command.h"
 #include "apps/cli/input_files.h"
+#include "apps/cli/interruption.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/terminal.h"
 #include "base/choices.h"
@@ -171,35 +173,54 @@ ResolvedRequest resolved(const Options& o, const LoadedModel& model) {
   return r;
 }
 
-// None if a signal asked for the end, of which it tells. `signals` begins where sampling does: what
-// comes before may take long, and a signal ends it as it does any program. Afterwards it tells that
-// the images are written all the same.
-std::optional<Generated> generate_until(std::optional<train::StopSignals>& signals,
-                                        const Options& o, Pipeline& pipeline,
-                                        const ResolvedRequest& request) {
-  ProgressLine line("sampling");
-  double done = 0;
-  try {
-    Generated g = pipeline.generate(request, [&](double share) {
-      if (!signals) signals.emplace(stopping);
-      if (signals->requested() != 0) return false;
-      line.show(done = share);
-      return true;
-    });
-    line.finish();
-    if (signals->requested() == 0) {
-      signals.emplace(
+// What signals stop: loading and sampling.
+class Sampling {
+ public:
+  explicit Sampling(const Options& o) : options_(o) {}
+
+  // Of a run that a signal ended it tells.
+  int interrupted() {
+    if (line_) line_->finish();
+    const nlohmann::ordered_json facts = {{"n", options_.n}, {"out", options_.out}};
+    return say_interrupted(
+        "sample", signals_->requested(),
+        str("nothing was written to ", options_.out, " (at ", static_cast<int64_t>(100 * done_),
+            " % of ", images_text(options_.n), ")"),
+        options_.common.json ? &facts : nullptr);
+  }
+  // None if a signal asked for the end. Afterwards one only tells that the images are written all
+  // the same.
+  std::optional<Generated> generate(Pipeline& pipeline, const ResolvedRequest& request) {
+    try {
+      Generated g = pipeline.generate(request, [&](double share) {
+        const std::lock_guard lock(telling_);
+        if (!line_) line_.emplace("sampling");
+        say_changed_files(&*line_);
+        line_->show(done_ = share);
+        return signals_->requested() == 0;
+      });
+      deadline_.reset();
+      if (line_) line_->finish();
+      say_changed_files(nullptr);
+      if (signals_->requested() != 0) return std::nullopt;
+      signals_.emplace(
           "all images are made and are being written; again, after a second, to end now");
       return g;
+    } catch (const Cancelled&) {
+      deadline_.reset();
+      return std::nullopt;
     }
-  } catch (const Cancelled&) {
-    line.finish();
   }
-  std::fprintf(stderr,
-               "sample: interrupted by signal %d at %.0f %% of %s; nothing was written to %s\n",
-               signals->requested(), 100 * done, images_text(o.n).c_str(), o.out.c_str());
-  return std::nullopt;
-}
+
+ private:
+  const Options& options_;
+  std::optional<train::StopSignals> signals_{stopping};  // until all files are written
+  std::optional<ProgressLine> line_;                     // from where sampling begins
+  double done_ = 0;
+  std::mutex telling_;
+  std::optional<StopDeadline> deadline_{std::in_place, *signals_, telling_,
+                                        [this] { return interrupted(); }};
+};
 
 int run(Options& o) {
   require(o.n > 0 && o.n <= 1000000, "sample: n must be 1 to 1000000 (got ", o.n, ")");
@@ -210,6 +231,7 @@ int run(Options& o) {
   inputs.add("checkpoint", o.checkpoint);
   check_not_input(o.out, inputs, "sample: --out");
   check_output_path(o.out, "sample", o.overwrite);
+  Sampling sampling(o);
   LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
   check_output(o, model);
@@ -221,10 +243,9 @@ int run(Options& o) {
   Pipeline pipeline(std::move(model), context);
   const std::string slow = slow_dtype_text(pipeline.dtype_of(request), *context.device);
   if (!slow.empty()) std::fprintf(stderr, "warning: %s\n", slow.c_str());
-  std::optional<train::StopSignals> signals;  // until all files are written
   const auto start = std::chrono::steady_clock::now();
-  const std::optional<Generated> made = generate_until(signals, o, pipeline, request);
-  if (!made) return signal_exit + signals->requested();
+  const std::optional<Generated> made = sampling.generate(pipeline, request);
+  if (!made) return sampling.interrupted();
   const Generated& g = *made;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -261,6 +282,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
     const std::string of_run = in_run_folder(o->checkpoint, "samples.png");
     if (!named) o->out = of_run.empty() ? "samples.png" : of_run;
     resolve(o->generate);
+    say_drawn(o->generate.seed);
     resolve_auto({&o->generate.schedule, &o->generate.noise});
     o->generate.steps_given = is_given(app, "steps");
     return run(*o);

@@ -45,7 +45,7 @@ struct Options {
       "plot, gallery: on a flow model, x = (1 - sigma) data + sigma noise; the gallery has the "
       "samplers that support it");
     f("points", plot.points, "plot, gallery: number of points");
-    f("seed", plot.seed, "plot, gallery: of the noise, 0 to 2^64 - 1");
+    f("seed", plot.seed, "plot, gallery: of the noise, 0 to 2^64 - 1; -1: one is drawn and told");
     f("out", out, "plot: an .svg file; gallery: a folder");
     f("overwrite", overwrite, "plot, gallery: replace files of those names, whatever they are");
     f("json", json, "list, a name: one JSON object on standard output");
@@ -274,27 +274,30 @@ void print_one(const std::string& name) {
 
 // ---- pictures ------------------------------------------------------------------------------
 
+constexpr std::string_view out_flag = "samplers: --out";
+
+bool is_plot(const std::string& file) {
+  constexpr int64_t most = 1 << 24;
+  return std::filesystem::file_size(file) < most &&
+         is_sampler_plot(io::read_whole_file(file, out_flag, most));
+}
+
 // Plots replace plots.
 void check_plot(const std::string& file, bool overwrite) {
-  check_replaced(file, "samplers: --out", overwrite, "is no plot of a sampler by ebb",
-                 [](const std::string& there) {
-                   constexpr int64_t most = 1 << 24;
-                   return std::filesystem::file_size(there) < most &&
-                          is_sampler_plot(io::read_whole_file(there, "samplers: --out", most));
-                 });
+  check_replaced(file, out_flag, overwrite, "is no plot of a sampler by ebb", is_plot);
 }
 
 void write_plot(const Options& o) {
   require(o.out.ends_with(".svg"), "samplers: plot needs --out FILE.svg (got '", o.out, "')");
   check_plot(o.out, o.overwrite);
   const std::string svg = sampler_plot(o.plot);
-  io::write_whole_file(o.out, svg, "samplers");
+  write_text(o.out, svg, out_flag, o.overwrite, is_plot);
   std::printf("%s\n", o.out.c_str());
 }
 
 void write_gallery(const Options& o) {
   require(!o.out.empty(), "samplers: gallery needs --out FOLDER");
-  io::check_can_fill(o.out, "samplers: --out");
+  io::check_can_fill(o.out, out_flag);
   const auto file_of = [&](const Sampler* s) {
     return (std::filesystem::path(o.out) / (s->name + ".svg")).string();
   };
@@ -307,8 +310,8 @@ void write_gallery(const Options& o) {
     r.steps_given = r.steps_given && !s->adaptive;  // they are for the others
     const std::string path = file_of(s);
     const std::string svg = sampler_plot(r);
-    io::make_folder(o.out, "samplers: --out");
-    io::write_whole_file(path, svg, "samplers");
+    io::make_folder(o.out, out_flag);
+    write_text(path, svg, out_flag, o.overwrite, is_plot);
     std::printf("%s\n", path.c_str());
   }
 }
@@ -385,6 +388,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
     resolve_auto({&o->plot.schedule});
     check_mode(o->what, given_fields(app));
     o->plot.steps_given = is_given(app, "steps");
+    say_drawn(o->plot.seed);
     return run(*o);
   };
 }

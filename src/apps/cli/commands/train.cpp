@@ -471,6 +471,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     require(!o->config.empty() || std::ranges::count(given_fields(app), "config") == 0,
             "train: --config must name a file (got '')");
     resolve(o->train);
+    say_drawn(o->train.seed);
     resolve_diffusion(*o, given_fields(app));
     return run(*o);
   };

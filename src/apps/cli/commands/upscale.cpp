@@ -2,10 +2,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/cli/command.h"
 #include "apps/cli/input_files.h"
+#include "apps/cli/interruption.h"
 #include "apps/cli/mode_flags.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/terminal.h"
@@ -41,6 +44,12 @@ struct Options {
   void choices(auto&& f) { f("tiling", tiling, tilings()); }
 };
 
+int interrupted(const Options& o, int signal) {
+  const nlohmann::ordered_json facts = {{"out", o.out}};
+  return say_interrupted("upscale", signal, "nothing was written to " + o.out,
+                         o.common.json ? &facts : nullptr);
+}
+
 int run(const Options& o) {
   require(!o.model.empty(), "upscale: --model FILE must name an upscaler");
   require(io::picture_format(o.out).has_value(),
@@ -52,6 +61,14 @@ int run(const Options& o) {
   inputs.add("model", o.model);
   check_not_input(o.out, inputs, "upscale: --out");
   check_output_path(o.out, "upscale", o.overwrite);
+  const train::StopSignals signals(stopping);
+  std::optional<ProgressLine> line;  // from where it runs
+  std::mutex telling;
+  const auto stopped = [&] {
+    if (line) line->finish();
+    return interrupted(o, signals.requested());
+  };
+  std::optional<StopDeadline> deadline(std::in_place, signals, telling, stopped);
   const Tensor image = io::read_image(o.image, 3);
   LoadedComponent network = load_upscaler(o.model);
   const double scale =
@@ -63,15 +80,17 @@ int run(const Options& o) {
   Upscaler upscaler(std::move(network), open_device(o.common),
                     {.tile = o.tile, .circular = circular_axes(o.tiling, "upscale")});
   const auto start = std::chrono::steady_clock::now();
-  train::StopSignals signals(stopping);
-  ProgressLine line("upscale");
   try {
     const Tensor large = upscaler.run(signed_pixels(image), scale, [&](double share) {
-      line.show(share);
+      const std::lock_guard lock(telling);
+      if (!line) line.emplace("upscale");
+      say_changed_files(&*line);
+      line->show(share);
       return signals.requested() == 0;
     });
-    line.show(1);
-    line.finish();
+    deadline.reset();
+    if (line) line->show(1), line->finish();
+    say_changed_files(nullptr);
     const Tensor out = image_at(to_pixels(large), 0);
     io::write_picture(
         o.out, out, {},
@@ -85,10 +104,8 @@ int run(const Options& o) {
                    static_cast<long long>(s[0]), seconds.count(), o.out.c_str());
     return 0;
   } catch (const Cancelled&) {
-    line.finish();
-    std::fprintf(stderr, "upscale: interrupted by signal %d; nothing was written to %s\n",
-                 signals.requested(), o.out.c_str());
-    return signal_exit + signals.requested();
+    deadline.reset();
+    return stopped();
   }
 }
 

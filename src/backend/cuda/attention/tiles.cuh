@@ -100,42 +100,11 @@ __device__ __forceinline__ uint32_t lane_by_8(int lane) {
   return Tile<D>::offset(lane % 8 + lane / 16 * 8, lane / 8 & 1);
 }
 
-__device__ __forceinline__ void load2(uint32_t (&r)[2], uint32_t at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(at)
-               : "memory");
-}
-__device__ __forceinline__ void load2_transposed(uint32_t (&r)[2], uint32_t at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(at)
-               : "memory");
-}
 __device__ __forceinline__ void store_shared(uint32_t at, uint32_t v) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(v) : "memory");
 }
 
 // ---- MMAs --------------------------------------------------------------------------------------
-
-// c [16,8] += a [16,8] b [8,8].
-template <class T>
-__device__ __forceinline__ void mma8(float (&c)[4], const uint32_t (&a)[2], uint32_t b) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, __half>)
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-        "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b));
-  else
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
-        "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b));
-#endif
-}
 
 // Rows [16 M, D] of this warp as A fragments.
 template <int M, int D>
@@ -283,10 +252,7 @@ __device__ __forceinline__ void add_weighted_rows(float (&sum)[M][D / 8][4],
   for (int k = 0; k < N / 2; ++k) {
     uint32_t a[M][4];
 #pragma unroll
-    for (int m = 0; m < M; ++m)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        a[m][i] = pack<T>(w[m][2 * k + i / 2][i % 2 * 2], w[m][2 * k + i / 2][i % 2 * 2 + 1]);
+    for (int m = 0; m < M; ++m) pack_operand<T>(a[m], w[m][2 * k], w[m][2 * k + 1]);
 #pragma unroll
     for (int d = 0; d < D / 16; ++d) {
       uint32_t b[4];

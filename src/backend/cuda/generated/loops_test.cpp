@@ -163,6 +163,7 @@ void expect_reduced(const Shape& shape, size_t dim, bool maximum, bool direct, D
   f.maximum = maximum;
   f.scale = 0.5f;
   f.unaligned = unaligned;
+  f.out = {dtype, DType::f32};
   constexpr int sm_count = 4;
   ReduceLayout layout = layout_of(f, sm_count);
   layout.direct = direct && layout.chunks == 1;
@@ -171,7 +172,8 @@ void expect_reduced(const Shape& shape, size_t dim, bool maximum, bool direct, D
   x.push_back(Buffer::random(dtype, shape.numel(), 1, unaligned));
   const int64_t kept = f.kept(), inner = f.inner(), chunks = layout.direct ? 1 : layout.chunks;
   for (int k = 0; k < (layout.direct ? 2 : 1); ++k)
-    out.emplace_back(DType::f32, kept * chunks * inner * (layout.direct ? 1 : 2), unaligned);
+    out.emplace_back(layout.direct ? f.out[static_cast<size_t>(k)] : DType::f32,
+                     kept * chunks * inner * (layout.direct ? 1 : 2), unaligned);
   const int64_t along = f.rows() ? layout.vector : 1;  // elements of a unit of per_chunk
   expect_results(
       text, x, out, {.blocks = static_cast<int>(text.blocks)}, [&](size_t buffer, int64_t i) {
@@ -200,6 +202,26 @@ TEST(loops_on_host, reductions__give_sums_and_maxima) {
           expect_reduced({40, 70}, 0, maximum, direct, t, unaligned);   // columns
           expect_reduced({2, 50, 12}, 1, maximum, direct, t, unaligned);
         }
+}
+
+// Of columns of bf16; on an H200.
+ReduceLayout layout_of_columns(int64_t rows, int64_t columns) {
+  const Scalar r[] = {in(0) * in(1)};
+  const Type x{DType::bf16, {rows, columns}};
+  const Type types[] = {x, x};
+  const ReduceForm f{.expr = Expr(2, r),
+                     .in = {x.dtype, x.dtype},
+                     .space = make_iteration_space(x.shape, types, {true, false}),
+                     .run_end = 1};
+  constexpr int sm_count = 132;
+  return layout_of(f, sm_count);
+}
+
+TEST(loops_on_host, sums_of_few_rows__are_one_launch) {
+  for (const int64_t rows : {2, 31, 64, 127})
+    EXPECT_EQ(layout_of_columns(rows, 4096).chunks, 1) << rows;
+  EXPECT_GT(layout_of_columns(2048, 4096).chunks, 1);
+  expect_reduced({100, 512}, 0, false, true, DType::bf16, false);  // a cache line across
 }
 
 // ---- pixels ------------------------------------------------------------------------------------

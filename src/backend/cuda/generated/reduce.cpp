@@ -80,7 +80,7 @@ ReduceForm form_of(const Expr& expr, const Shape& shape, std::vector<Type> in, c
 
 // The second stage: neighbours among the inner dims that are alike count as one.
 FinishForm finish_of(const ReduceForm& form, const Dims& dims) {
-  FinishForm f{.kept = form.kept(), .maximum = form.maximum, .scale = form.scale};
+  FinishForm f{.kept = form.kept(), .maximum = form.maximum, .scale = form.scale, .out = form.out};
   for (size_t d = dims.run_end; d < dims.sizes.size(); ++d) {
     if (d > dims.run_end && dims.reduced[d] == f.reduced.back()) {
       f.sizes.back() *= dims.sizes[d];
@@ -128,29 +128,30 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
   }
   if (out.numel() == 0) return;
   const Dims dims(shape, reduced);
-  const std::vector<DType> f32(results, DType::f32);
   if (shape.numel() == 0) {
     const double none = options.maximum ? -std::numeric_limits<double>::infinity() : 0.0;
     s.map.emplace(constants(expr, none),
                   MapPass::Types{.shape = out,
                                  .in = std::vector<Type>(in.size()),
-                                 .out = f32,
+                                 .out = options.out,
                                  .unaligned = options.unaligned},
                   SegmentsForm{}, device);
     return;
   }
   if (dims.nothing()) {
-    s.map.emplace(
-        options.maximum ? expr : scaled(expr, options.scale),
-        MapPass::Types{
-            .shape = shape, .in = std::move(in), .out = f32, .unaligned = options.unaligned},
-        SegmentsForm{}, device);
+    s.map.emplace(options.maximum ? expr : scaled(expr, options.scale),
+                  MapPass::Types{.shape = shape,
+                                 .in = std::move(in),
+                                 .out = options.out,
+                                 .unaligned = options.unaligned},
+                  SegmentsForm{}, device);
     return;
   }
   ReduceForm form = form_of(expr, shape, std::move(in), dims);
   form.maximum = options.maximum;
   form.scale = static_cast<float>(options.scale);
   form.unaligned = options.unaligned;
+  form.out = options.out;
   ReduceLayout layout = layout_of(form, device.sm_count());
   layout.direct = layout.chunks == 1 && !dims.folds();
   s.stage.emplace(form, layout, device);

@@ -11,8 +11,8 @@
 
 namespace ebb::cuda {
 
-// out_k = scale * sum (or the maximum) over the dims of result k of `expr`; f32, in the order of
-// the kept dims. Sums have a fixed order: a generated kernel reduces chunks of the reduced dims in
+// out_k = scale * sum (or the maximum) over the dims of result k of `expr`, in the order of the
+// kept dims. Sums have a fixed order: a generated kernel reduces chunks of the reduced dims in
 // f32, and a second one combines the chunks if there are several.
 class ReducePass {
  public:
@@ -21,6 +21,7 @@ class ReducePass {
     bool maximum = false;
     double scale = 1;
     bool unaligned = false;  // see Signature::aligned
+    std::vector<DType> out;  // by result
   };
   static bool supports(const Shape& shape);
   ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,

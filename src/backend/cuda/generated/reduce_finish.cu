@@ -18,7 +18,8 @@ struct InnerDims {
 
 struct FinishParams {
   const float* partial;
-  float* out[most_results];
+  void* out[most_results];
+  DType dtype[most_results];
   InnerDims kept_dims, reduced_dims;  // of the inner index
   unsigned kept, chunks, inner;
   unsigned across;  // outputs of a block; a power of two
@@ -37,6 +38,16 @@ __device__ unsigned inner_index(const InnerDims& d, unsigned i) {
 template <bool Maximum>
 __device__ float combine(float a, float b) {
   return Maximum ? fmaxf(a, b) : a + b;
+}
+
+__device__ void write(const FinishParams& p, unsigned k, unsigned output, float v) {
+  switch (p.dtype[k]) {
+    case DType::bf16:
+      static_cast<__nv_bfloat16*>(p.out[k])[output] = from_float<__nv_bfloat16>(v);
+      break;
+    case DType::f16: static_cast<__half*>(p.out[k])[output] = from_float<__half>(v); break;
+    default: static_cast<float*>(p.out[k])[output] = v;
+  }
 }
 
 // grid: outputs / across, results.  block: `across` outputs x the threads that share each.
@@ -74,7 +85,7 @@ __global__ __launch_bounds__(threads) void finish(const __grid_constant__ Finish
       shared[threadIdx.x] = v;
     }
   }
-  if (valid && y == 0) p.out[k][output] = Maximum ? v : v * p.scale;
+  if (valid && y == 0) write(p, k, output, Maximum ? v : v * p.scale);
 }
 
 void add_dim(InnerDims& d, int64_t size, int64_t stride) {
@@ -109,7 +120,10 @@ void reduce_finish(const FinishForm& f, const float* partial, std::span<void* co
     p.across /= 2;
   for (size_t first = 0; first < out.size(); first += most_results) {
     const size_t count = std::min<size_t>(most_results, out.size() - first);
-    for (size_t k = 0; k < count; ++k) p.out[k] = static_cast<float*>(out[first + k]);
+    for (size_t k = 0; k < count; ++k) {
+      p.out[k] = out[first + k];
+      p.dtype[k] = f.out[first + k];
+    }
     p.partial = partial + static_cast<int64_t>(first) * f.kept * f.chunks * inner;
     launch(
         "reduce_finish", f.maximum ? finish<true> : finish<false>,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/device.h"
+#include "core/dtype.h"
 
 namespace ebb::cuda {
 
@@ -16,7 +17,8 @@ struct FinishForm {
   std::vector<int64_t> sizes;  // of the inner dims, outermost first
   std::vector<bool> reduced;   // of the inner dims
   bool maximum = false;
-  float scale = 1;  // of sums
+  float scale = 1;         // of sums
+  std::vector<DType> out;  // by result
 };
 void reduce_finish(const FinishForm& form, const float* partial, std::span<void* const> out,
                    CudaDevice& device);

@@ -60,11 +60,11 @@ void cut_rows(const ReduceForm& f, int sm_count, ReduceLayout& l) {
   l.chunks = ceil_div(vectors, l.per_chunk);
 }
 
-// Thread blocks a few cache lines across, and as many chunks as are co-resident.
-void cut_columns(const ReduceForm& f, int sm_count, ReduceLayout& l) {
-  constexpr int64_t wide = 32, resident = 1024;  // vectors; threads of a SM
+// Thread blocks so many vectors across, and as many chunks as are co-resident.
+void cut_columns(const ReduceForm& f, int sm_count, int64_t across, ReduceLayout& l) {
+  constexpr int64_t resident = 1024;  // threads of a SM
   const int64_t vectors = f.inner() / l.vector, run = f.run();
-  l.tiles = ceil_div(vectors, run >= wide ? wide : int64_t{block_threads});
+  l.tiles = ceil_div(vectors, across);
   l.across = static_cast<int>(ceil_div(vectors, l.tiles));
   l.tiles = ceil_div(vectors, l.across);
   const auto down = static_cast<uint64_t>(std::max(1, block_threads / l.across));
@@ -75,6 +75,16 @@ void cut_columns(const ReduceForm& f, int sm_count, ReduceLayout& l) {
   const int64_t most = std::max<int64_t>(1, run / least);
   l.per_chunk = ceil_div(run, std::clamp<int64_t>(at_once / (f.kept() * l.tiles), 1, most));
   l.chunks = ceil_div(run, l.per_chunk);
+}
+
+// A few cache lines across; or one, where a block then takes the whole run, which saves the launch
+// that adds up chunks.
+void cut_columns(const ReduceForm& f, int sm_count, ReduceLayout& l) {
+  constexpr int64_t wide = 32, line = 8;  // vectors
+  ReduceLayout narrow = l;
+  cut_columns(f, sm_count, f.run() >= wide ? wide : int64_t{block_threads}, l);
+  cut_columns(f, sm_count, line, narrow);
+  if (l.chunks > 1 && narrow.chunks == 1) l = narrow;
 }
 
 // Registers of a thread's values, about: accumulators and coefficients of columns, loads under way.

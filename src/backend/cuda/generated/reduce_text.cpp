@@ -198,6 +198,8 @@ class ReduceWriter {
     return v * scale_;
   }
 
+  DType dtype(size_t k) const { return layout_.direct ? form_.out[k] : DType::f32; }
+
   // The address of result k of (kept, chunk, inner element).
   Address target(size_t k, U32 kept, U32 chunk, U32 inner) {
     U32 index = kept;
@@ -207,7 +209,7 @@ class ReduceWriter {
     }
     const U64 offset =
         form_.rows() ? widen(index) : mul_wide_add(index, b_.number(form_.inner()), widen(inner));
-    return {address(out_[layout_.direct ? k : 0], offset, DType::f32)};
+    return {address(out_[layout_.direct ? k : 0], offset, dtype(k))};
   }
 
   // ---- rows: neighbouring threads along the run ----------------------------------------------
@@ -256,7 +258,7 @@ class ReduceWriter {
       Address to = target(k, kept, chunk, {});
       to.when = first;
       const F32 v[] = {scaled(total[k])};
-      b_.store(DType::f32, v, to);
+      b_.store(dtype(k), v, to);
     }
   }
 
@@ -288,7 +290,7 @@ class ReduceWriter {
       to.when = first;
       std::vector<F32> v;
       for (const auto& a : acc_[k]) v.push_back(scaled(a.get()));
-      b_.store(DType::f32, v, to);
+      b_.store(dtype(k), v, to);
     }
   }
 

@@ -21,6 +21,7 @@ struct ReduceForm {
   bool maximum = false, narrow = false;
   float scale = 1;
   bool unaligned = false;  // single elements only
+  std::vector<DType> out;  // of the results; of partial ones f32
 
   int64_t kept() const { return space.numel(0, static_cast<int64_t>(kept_dims)); }
   int64_t run() const {

@@ -58,13 +58,11 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
     if (i == never) asm volatile("st.global.u32 [%0], %1;" ::"l"(uint64_t{0}), "r"(0) : "memory");
 }
 
-// Barrier `id` (not 0) among the block's first `threads` threads.
-__device__ __forceinline__ void barrier_of(int id, int threads) {
+// Named barrier `id` (not 0) among `threads` threads of the block: sync waits, arrive does not.
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-
-// Arrives there without waiting.
-__device__ __forceinline__ void barrier_give(int id, int threads) {
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
@@ -132,7 +130,7 @@ __device__ __forceinline__ void load_box(const LoadTo& l, const CUtensorMap& map
         : "memory");
 }
 
-// A box of a tensor of rank 4; no multicast.
+// A box of a tensor of rank 4, for this block ...
 struct BoxAt {
   int x, y, z, w;
 };
@@ -142,6 +140,15 @@ __device__ __forceinline__ void load_box4(uint32_t to, uint32_t barrier, const C
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
       "l"(&map), "r"(barrier), "r"(at.x), "r"(at.y), "r"(at.z), "r"(at.w)
+      : "memory");
+}
+// ... and for several blocks.
+__device__ __forceinline__ void load_box4_multicast(const LoadTo& l, const CUtensorMap& map,
+                                                    const BoxAt& at) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(l.to),
+      "l"(&map), "r"(l.barrier), "r"(at.x), "r"(at.y), "r"(at.z), "r"(at.w), "h"(l.blocks)
       : "memory");
 }
 
@@ -179,9 +186,12 @@ __device__ __forceinline__ void load_pixels(const LoadTo& l, const CUtensorMap& 
         : "memory");
 }
 
-// Shared memory written by ordinary stores becomes readable for TMA and wgmma.
+// Shared memory written by ordinary stores of this thread becomes readable for TMA and wgmma, after
+// a barrier. (Kernels with it are compiled for other targets too where they are never run there.)
 __device__ __forceinline__ void fence_async() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
 }
 // Stores a box of a tensor of rank 4; the part outside of the tensor is dropped.
 __device__ __forceinline__ void store_box(const CUtensorMap& map, uint32_t from, const BoxAt& at) {

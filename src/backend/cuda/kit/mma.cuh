@@ -71,6 +71,39 @@ __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address
                  : "memory");
 }
 
+// Two of them; of lanes 0 to 15.
+__device__ __forceinline__ void load2(uint32_t (&r)[2], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(at)
+               : "memory");
+}
+__device__ __forceinline__ void load2_transposed(uint32_t (&r)[2], uint32_t at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(at)
+               : "memory");
+}
+
+// d[16x8] += a[16x8] b[8x8], fragments as m16n8k8 has them. bf16 needs sm_80.
+template <class T>
+__device__ __forceinline__ void mma8(float (&d)[4], const uint32_t (&a)[2], uint32_t b) {
+  if constexpr (std::is_same_v<T, __half>)
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+#if __CUDA_ARCH__ >= 800
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+#endif
+}
+
 // d[16x8] += a[16x16] b[16x8], fragments as m16n8k16 has them. bf16 needs sm_80.
 template <class T>
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
@@ -89,15 +122,8 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #elif defined(__CUDA_ARCH__)
-  const auto half_depth = [&](uint32_t low, uint32_t high, uint32_t b) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(low), "r"(high), "r"(b));
-  };
-  half_depth(a[0], a[1], b0);
-  half_depth(a[2], a[3], b1);
+  mma8<__half>(d, {a[0], a[1]}, b0);
+  mma8<__half>(d, {a[2], a[3]}, b1);
 #endif
 }
 

@@ -20,6 +20,17 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return r;
 }
 
+// The A operand (16 columns) of an MMA from the accumulators of its left and right 8 columns.
+template <class T>
+__device__ __forceinline__ void pack_operand(uint32_t (&a)[4], const float (&left)[4],
+                                             const float (&right)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float(&c)[4] = i < 2 ? left : right;
+    a[i] = pack<T>(c[i % 2 * 2], c[i % 2 * 2 + 1]);
+  }
+}
+
 // Two 16-bit elements as floats.
 template <class T>
 __device__ __forceinline__ float2 unpack(uint32_t v) {

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include "backend/cuda/driver_function.h"
 #include "backend/cuda/error.h"
 
 namespace ebb::cuda {
@@ -16,16 +17,6 @@ using EncodeImages = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t,
                                   cuuint32_t, cuuint32_t, const cuuint32_t*, CUtensorMapInterleave,
                                   CUtensorMapSwizzle, CUtensorMapL2promotion,
                                   CUtensorMapFloatOOBfill);
-
-template <class F>
-F driver_function(const char* name) {
-  constexpr unsigned cuda_12 = 12000;
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult found = {};
-  check(cudaGetDriverEntryPointByVersion(name, &address, cuda_12, cudaEnableDefault, &found), name);
-  require(found == cudaDriverEntryPointSuccess, "cuda: the driver is too old: it has no ", name);
-  return reinterpret_cast<F>(address);
-}
 
 CUtensorMapDataType type_of(Format f) {
   if (f == Format::f32) return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;

@@ -10,18 +10,31 @@
 
 namespace ebb::cuda {
 
-// A tile of shared memory in the 128-byte swizzle, at byte address `address` (a multiple of 1024
-// but for steps along k). K-major: rows of 64 values of k, one row for each value of m or n.
-// MN-major: rows of 64 values of m or n, one row for each value of k, and the next 64 values of m
-// or n 8192 bytes further on.
-__device__ __forceinline__ uint64_t wgmma_operand(uint32_t address) {
-  constexpr uint64_t swizzle_128 = uint64_t{1} << 62;
-  constexpr uint64_t eight_rows = 1024 >> 4, next_64 = 8192 >> 4;
-  return swizzle_128 | eight_rows << 32 | next_64 << 16 | (address & 0x3ffff) >> 4;
+// ---- operands in shared memory -----------------------------------------------------------------
+
+// A matrix descriptor. `layout`: 0 without a swizzle; 1, 2 and 3 with one of 128, 64 and 32 bytes.
+// `leading` and `stride` are the byte offsets of the PTX ISA's names.
+__device__ __forceinline__ uint64_t matrix_descriptor(uint64_t layout, uint32_t address,
+                                                      uint32_t leading, uint32_t stride) {
+  return layout << 62 | uint64_t{stride >> 4} << 32 | uint64_t{leading >> 4} << 16 |
+         (address & 0x3ffff) >> 4;
 }
-// What to add to a descriptor for the next 16 values of k.
-template <int Mn>
-inline constexpr uint64_t wgmma_next_k = (Mn ? 16 * 128 : 16 * 2) >> 4;
+
+// A tile as TMA writes it: rows of `RowBytes`, which is the swizzle too. `address` is a multiple of
+// eight rows but for steps along k. K-major: a row holds values of k, one row for each value of m
+// or n; `next` is ignored. MN-major: a row holds values of m or n, one row for each value of k, and
+// the next values of m or n are `next` bytes further on.
+template <int RowBytes = 128>
+__device__ __forceinline__ uint64_t swizzled_operand(uint32_t address, uint32_t next) {
+  static_assert(RowBytes == 128 || RowBytes == 64 || RowBytes == 32);
+  constexpr uint64_t layout = RowBytes == 128 ? 1 : RowBytes == 64 ? 2 : 3;
+  return matrix_descriptor(layout, address, next, 8 * RowBytes);
+}
+// What to add to its descriptor for the next 16 values of k.
+template <int Mn, int RowBytes = 128>
+inline constexpr uint64_t wgmma_next_k = (Mn ? 16 * RowBytes : 16 * 2) >> 4;
+
+// ---- order -------------------------------------------------------------------------------------
 
 // Kernels with these instructions are compiled for other targets too where they are never run
 // there.
@@ -45,7 +58,36 @@ __device__ __forceinline__ void wgmma_wait() {
   EBB_SM90_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// How the instruction names the type of its operands.
+// Keeps the compiler from moving uses of registers that wgmma reads or writes across this point.
+template <int N>
+__device__ __forceinline__ void fence_accumulators(float (&d)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+    asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])::"memory");
+}
+template <int N>
+__device__ __forceinline__ void fence_accumulators(uint32_t (&a)[N][4]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+    asm volatile("" : "+r"(a[n][0]), "+r"(a[n][1]), "+r"(a[n][2]), "+r"(a[n][3])::"memory");
+}
+template <int P, int N>
+__device__ __forceinline__ void fence_accumulators(float (&d)[P][N][4]) {
+#pragma unroll
+  for (int p = 0; p < P; ++p) fence_accumulators(d[p]);
+}
+template <int P, int R>
+__device__ __forceinline__ void fence_accumulators(float (&d)[P][R]) {
+  static_assert(R % 4 == 0);
+  fence_accumulators(reinterpret_cast<float(&)[P * R / 4][4]>(d));
+}
+
+// This thread's warpgroup, warp-uniform for the compiler.
+__device__ __forceinline__ int warpgroup() { return __shfl_sync(~0u, threadIdx.x / 128, 0); }
+
+// ---- the instruction ---------------------------------------------------------------------------
+
+// The type of the operands, by its name in the instruction.
 template <class T>
 extern const char wgmma_type[];
 template <>
@@ -53,118 +95,114 @@ inline constexpr char wgmma_type<__nv_bfloat16>[] = "bf16";
 template <>
 inline constexpr char wgmma_type<__half>[] = "f16";
 
-// The instruction of width N, one for each row of the table below. d has N / 2 registers.
-template <int N>
-struct WgmmaOf;
-
-// x0 to x7: the numbers of the operands behind d's; d's themselves come last.
-#define EBB_WGMMA(n, text, x0, x1, x2, x3, x4, x5, x6, x7, ...)                                \
-  template <>                                                                                  \
-  struct WgmmaOf<n> {                                                                          \
-    template <class T, int AMn, int BMn>                                                       \
-    __device__ static __forceinline__ void run(float (&d)[n / 2], uint64_t a, uint64_t b,      \
-                                               int accumulate) {                               \
-      EBB_SM90_ASM("{ .reg .pred p; setp.ne.b32 p, %" #x2                                      \
-                   ", 0;\n"                                                                    \
-                   "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.%" #x5 ".%" #x5 " {" text   \
-                   "}, %" #x0 ", %" #x1 ", p, 1, 1, %" #x3 ", %" #x4 "; }"                     \
-                   : __VA_ARGS__                                                               \
-                   : "l"(a), "l"(b), "r"(accumulate), "n"(AMn), "n"(BMn), "C"(wgmma_type<T>)); \
-    }                                                                                          \
-    template <class T, int BMn>                                                                \
-    __device__ static __forceinline__ void run(float (&d)[n / 2], const uint32_t (&a)[4],      \
-                                               uint64_t b, int accumulate) {                   \
-      EBB_SM90_ASM("{ .reg .pred p; setp.ne.b32 p, %" #x5                                      \
-                   ", 0;\n"                                                                    \
-                   "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.%" #x7 ".%" #x7 " {" text   \
-                   "}, {%" #x0 ",%" #x1 ",%" #x2 ",%" #x3 "}, %" #x4 ", p, 1, 1, %" #x6 "; }"  \
-                   : __VA_ARGS__                                                               \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate),      \
-                     "n"(BMn), "C"(wgmma_type<T>));                                            \
-    }                                                                                          \
-  };
-
-#define EBB_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define EBB_D8(i) EBB_D4(i), EBB_D4(i + 4)
-#define EBB_D16(i) EBB_D8(i), EBB_D8(i + 8)
-#define EBB_D32(i) EBB_D16(i), EBB_D16(i + 16)
-#define EBB_D64(i) EBB_D32(i), EBB_D32(i + 32)
-
-// The names of d's registers in the text; each list goes on where the one before it ends.
-#define EBB_TEXT4 "%0,%1,%2,%3"
-#define EBB_TEXT8 EBB_TEXT4 ",%4,%5,%6,%7"
-#define EBB_TEXT16 EBB_TEXT8 ",%8,%9,%10,%11,%12,%13,%14,%15"
-#define EBB_TEXT20 EBB_TEXT16 ",%16,%17,%18,%19"
-#define EBB_TEXT32 EBB_TEXT20 ",%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define EBB_TEXT36 EBB_TEXT32 ",%32,%33,%34,%35"
-#define EBB_TEXT40 EBB_TEXT36 ",%36,%37,%38,%39"
-#define EBB_TEXT48 EBB_TEXT40 ",%40,%41,%42,%43,%44,%45,%46,%47"
-#define EBB_TEXT56 EBB_TEXT48 ",%48,%49,%50,%51,%52,%53,%54,%55"
-#define EBB_TEXT64 EBB_TEXT56 ",%56,%57,%58,%59,%60,%61,%62,%63"
-#define EBB_TEXT80 EBB_TEXT64 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
-#define EBB_TEXT88 EBB_TEXT80 ",%80,%81,%82,%83,%84,%85,%86,%87"
-#define EBB_TEXT96 EBB_TEXT88 ",%88,%89,%90,%91,%92,%93,%94,%95"
-#define EBB_TEXT128                                                                            \
-  EBB_TEXT96                                                                                   \
-  ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108"                              \
-  ",%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126" \
-  ",%127"
-
-// clang-format off: a row for each width
-EBB_WGMMA(8, EBB_TEXT4, 4, 5, 6, 7, 8, 9, 10, 11, EBB_D4(0))
-EBB_WGMMA(16, EBB_TEXT8, 8, 9, 10, 11, 12, 13, 14, 15, EBB_D8(0))
-EBB_WGMMA(32, EBB_TEXT16, 16, 17, 18, 19, 20, 21, 22, 23, EBB_D16(0))
-EBB_WGMMA(40, EBB_TEXT20, 20, 21, 22, 23, 24, 25, 26, 27, EBB_D16(0), EBB_D4(16))
-EBB_WGMMA(64, EBB_TEXT32, 32, 33, 34, 35, 36, 37, 38, 39, EBB_D32(0))
-EBB_WGMMA(72, EBB_TEXT36, 36, 37, 38, 39, 40, 41, 42, 43, EBB_D32(0), EBB_D4(32))
-EBB_WGMMA(80, EBB_TEXT40, 40, 41, 42, 43, 44, 45, 46, 47, EBB_D32(0), EBB_D8(32))
-EBB_WGMMA(96, EBB_TEXT48, 48, 49, 50, 51, 52, 53, 54, 55, EBB_D32(0), EBB_D16(32))
-EBB_WGMMA(112, EBB_TEXT56, 56, 57, 58, 59, 60, 61, 62, 63, EBB_D32(0), EBB_D16(32), EBB_D8(48))
-EBB_WGMMA(128, EBB_TEXT64, 64, 65, 66, 67, 68, 69, 70, 71, EBB_D64(0))
-EBB_WGMMA(160, EBB_TEXT80, 80, 81, 82, 83, 84, 85, 86, 87, EBB_D64(0), EBB_D16(64))
-EBB_WGMMA(176, EBB_TEXT88, 88, 89, 90, 91, 92, 93, 94, 95, EBB_D64(0), EBB_D16(64), EBB_D8(80))
-EBB_WGMMA(192, EBB_TEXT96, 96, 97, 98, 99, 100, 101, 102, 103, EBB_D64(0), EBB_D32(64))
-EBB_WGMMA(256, EBB_TEXT128, 128, 129, 130, 131, 132, 133, 134, 135, EBB_D64(0), EBB_D64(64))
+// clang-format off
+// The widths of d, each with the numbers of the operands behind d's registers in the instruction.
+#define EBB_WIDTHS(X) \
+  X(8, 4, 5, 6, 7, 8, 9, 10, 11) \
+  X(16, 8, 9, 10, 11, 12, 13, 14, 15) \
+  X(32, 16, 17, 18, 19, 20, 21, 22, 23) \
+  X(40, 20, 21, 22, 23, 24, 25, 26, 27) \
+  X(64, 32, 33, 34, 35, 36, 37, 38, 39) \
+  X(72, 36, 37, 38, 39, 40, 41, 42, 43) \
+  X(80, 40, 41, 42, 43, 44, 45, 46, 47) \
+  X(96, 48, 49, 50, 51, 52, 53, 54, 55) \
+  X(112, 56, 57, 58, 59, 60, 61, 62, 63) \
+  X(128, 64, 65, 66, 67, 68, 69, 70, 71) \
+  X(160, 80, 81, 82, 83, 84, 85, 86, 87) \
+  X(176, 88, 89, 90, 91, 92, 93, 94, 95) \
+  X(192, 96, 97, 98, 99, 100, 101, 102, 103) \
+  X(256, 128, 129, 130, 131, 132, 133, 134, 135)
+// The numbers of d's registers, without 0; each list goes on where the one before it ends.
+#define EBB_D8(X) X(1) X(2) X(3)
+#define EBB_D16(X) EBB_D8(X) X(4) X(5) X(6) X(7)
+#define EBB_D32(X) EBB_D16(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define EBB_D40(X) EBB_D32(X) X(16) X(17) X(18) X(19)
+#define EBB_D64(X) EBB_D40(X) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) \
+  X(31)
+#define EBB_D72(X) EBB_D64(X) X(32) X(33) X(34) X(35)
+#define EBB_D80(X) EBB_D72(X) X(36) X(37) X(38) X(39)
+#define EBB_D96(X) EBB_D80(X) X(40) X(41) X(42) X(43) X(44) X(45) X(46) X(47)
+#define EBB_D112(X) EBB_D96(X) X(48) X(49) X(50) X(51) X(52) X(53) X(54) X(55)
+#define EBB_D128(X) EBB_D112(X) X(56) X(57) X(58) X(59) X(60) X(61) X(62) X(63)
+#define EBB_D160(X) EBB_D128(X) X(64) X(65) X(66) X(67) X(68) X(69) X(70) X(71) X(72) X(73) X(74) \
+  X(75) X(76) X(77) X(78) X(79)
+#define EBB_D176(X) EBB_D160(X) X(80) X(81) X(82) X(83) X(84) X(85) X(86) X(87)
+#define EBB_D192(X) EBB_D176(X) X(88) X(89) X(90) X(91) X(92) X(93) X(94) X(95)
+#define EBB_D256(X) EBB_D192(X) X(96) X(97) X(98) X(99) X(100) X(101) X(102) X(103) X(104) X(105) \
+  X(106) X(107) X(108) X(109) X(110) X(111) X(112) X(113) X(114) X(115) X(116) X(117) X(118) \
+  X(119) X(120) X(121) X(122) X(123) X(124) X(125) X(126) X(127)
 // clang-format on
+#define EBB_NAME(i) ",%" #i
+#define EBB_REGISTER(i) , "+f"(d[i])
 
-#undef EBB_SM90_ASM
-#undef EBB_WGMMA
-#undef EBB_D4
-#undef EBB_D8
-#undef EBB_D16
-#undef EBB_D32
-#undef EBB_D64
-#undef EBB_TEXT4
-#undef EBB_TEXT8
-#undef EBB_TEXT16
-#undef EBB_TEXT20
-#undef EBB_TEXT32
-#undef EBB_TEXT36
-#undef EBB_TEXT40
-#undef EBB_TEXT48
-#undef EBB_TEXT56
-#undef EBB_TEXT64
-#undef EBB_TEXT80
-#undef EBB_TEXT88
-#undef EBB_TEXT96
-#undef EBB_TEXT128
+// The instruction. x0 to x3: the numbers of b and what follows it; `a` and `a_mn`: how it names a's
+// operands, which come last.
+#define EBB_WGMMA(n, x0, x1, x2, x3, a, a_mn, ...)                                          \
+  EBB_SM90_ASM("{ .reg .pred p; setp.ne.b32 p, %" #x1                                       \
+               ", 0;\n"                                                                     \
+               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.%" #x3 ".%" #x3              \
+               " {%0" EBB_D##n(EBB_NAME) "}, " a ", %" #x0 ", p, 1, 1, " a_mn "%" #x2 "; }" \
+               : "+f"(d[0])EBB_D##n(EBB_REGISTER)                                           \
+               : "l"(b), "r"(accumulate), "n"(BMn), "C"(wgmma_type<T>), __VA_ARGS__)
 
 // d += a b, or d = a b if not `accumulate`. AMn, BMn: 1 if the operand is MN-major.
 template <class T, int AMn, int BMn, int R>
 __device__ __forceinline__ void wgmma(float (&d)[R], uint64_t a, uint64_t b, int accumulate) {
-  WgmmaOf<2 * R>::template run<T, AMn, BMn>(d, a, b, accumulate);
+#define EBB_OF_WIDTH(n, x0, x1, x2, x3, x4, x5, x6, x7)                    \
+  else if constexpr (2 * R == n) {                                         \
+    EBB_WGMMA(n, x0, x1, x2, x3, "%" #x4, "%" #x5 ", ", "l"(a), "n"(AMn)); \
+  }
+  if constexpr (R == 0) {
+  }
+  EBB_WIDTHS(EBB_OF_WIDTH)
+  else static_assert(R == 0, "d has no such width");
+#undef EBB_OF_WIDTH
 }
+// a in registers, as the accumulators of 16 columns lie once they are rounded to 16 bits.
+template <class T, int BMn, int R>
+__device__ __forceinline__ void wgmma(float (&d)[R], const uint32_t (&a)[4], uint64_t b,
+                                      int accumulate) {
+#define EBB_OF_WIDTH(n, x0, x1, x2, x3, x4, x5, x6, x7)                                  \
+  else if constexpr (2 * R == n) {                                                       \
+    EBB_WGMMA(n, x0, x1, x2, x3, "{%" #x4 ",%" #x5 ",%" #x6 ",%" #x7 "}", "", "r"(a[0]), \
+              "r"(a[1]), "r"(a[2]), "r"(a[3]));                                          \
+  }
+  if constexpr (R == 0) {
+  }
+  EBB_WIDTHS(EBB_OF_WIDTH)
+  else static_assert(R == 0, "d has no such width");
+#undef EBB_OF_WIDTH
+}
+// d by chunks of 8 columns.
 template <class T, int AMn, int BMn, int Chunks>
 __device__ __forceinline__ void wgmma(float (&d)[Chunks][4], uint64_t a, uint64_t b,
                                       int accumulate) {
   wgmma<T, AMn, BMn>(reinterpret_cast<float(&)[Chunks * 4]>(d), a, b, accumulate);
 }
-// a in registers, as the accumulators of 16 columns lie once they are rounded to 16 bits.
 template <class T, int BMn, int Chunks>
 __device__ __forceinline__ void wgmma(float (&d)[Chunks][4], const uint32_t (&a)[4], uint64_t b,
                                       int accumulate) {
-  WgmmaOf<8 * Chunks>::template run<T, BMn>(reinterpret_cast<float(&)[Chunks * 4]>(d), a, b,
-                                            accumulate);
+  wgmma<T, BMn>(reinterpret_cast<float(&)[Chunks * 4]>(d), a, b, accumulate);
 }
+
+#undef EBB_SM90_ASM
+#undef EBB_WIDTHS
+#undef EBB_D8
+#undef EBB_D16
+#undef EBB_D32
+#undef EBB_D40
+#undef EBB_D64
+#undef EBB_D72
+#undef EBB_D80
+#undef EBB_D96
+#undef EBB_D112
+#undef EBB_D128
+#undef EBB_D160
+#undef EBB_D176
+#undef EBB_D192
+#undef EBB_D256
+#undef EBB_NAME
+#undef EBB_REGISTER
+#undef EBB_WGMMA
 
 }  // namespace ebb::cuda

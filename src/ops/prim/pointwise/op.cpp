@@ -7,18 +7,24 @@
 
 namespace ebb::ops {
 
-std::vector<DType> output_dtypes(const Pointwise& p, DType widest) {
+std::vector<DType> output_dtypes(std::string_view dtypes, size_t outputs, DType usual) {
   std::vector<DType> out;
-  std::string_view rest = p.dtypes;
+  std::string_view rest = dtypes;
   while (!rest.empty()) {
     const size_t comma = std::min(rest.find(','), rest.size());
     out.push_back(parse_dtype(rest.substr(0, comma)));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
-  if (out.empty()) out.push_back(widest);
-  if (out.size() == 1) out.resize(p.expr.results().size(), out[0]);
-  require(out.size() == p.expr.results().size(), "pointwise: dtypes (", p.dtypes,
-          ") must be one, or one a result (", p.expr.results().size(), ")");
+  if (out.empty()) out.push_back(usual);
+  if (out.size() == 1) out.resize(outputs, out[0]);
+  require(out.size() == outputs, "expression: dtypes (", dtypes, ") must be one, or one a result (",
+          outputs, ")");
+  return out;
+}
+
+std::string text_of(std::span<const DType> dtypes) {
+  std::string out;
+  for (const DType d : dtypes) out += str(out.empty() ? "" : ",", d);
   return out;
 }
 
@@ -35,7 +41,8 @@ std::vector<Type> infer(const Signature& s) {
     shape = broadcast(shape, infer_pointwise(s)[0].shape, "pointwise");
   }
   std::vector<Type> out;
-  for (const DType d : output_dtypes(a, widest)) out.push_back({d, shape});
+  for (const DType d : output_dtypes(a.dtypes, a.expr.results().size(), widest))
+    out.push_back({d, shape});
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/op.h"
@@ -37,7 +38,8 @@ Value broadcast_to(Value x,
                    const Shape& shape);  // a copy with repeats; x itself if it has the shape
 Value constant(Graph& g, double value, const Shape& shape, DType dtype = DType::f32);
 
-// "f32,bf16" as dtypes, one an output.
-std::vector<DType> output_dtypes(const Pointwise& p, DType widest);
+// "f32,bf16" as the dtypes of so many outputs; one stands for all, and "" for the usual one.
+std::vector<DType> output_dtypes(std::string_view dtypes, size_t outputs, DType usual);
+std::string text_of(std::span<const DType> dtypes);  // "f32,bf16"
 
 }  // namespace ebb::ops

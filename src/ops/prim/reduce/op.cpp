@@ -29,7 +29,9 @@ std::vector<Type> infer(const Signature& s) {
             ")  at ", s.at);
     shape[d] = 1;
   }
-  return std::vector<Type>(a.expr.results().size(), {DType::f32, shape});
+  std::vector<Type> out;
+  for (const DType d : result_dtypes(a)) out.push_back({d, shape});
+  return out;
 }
 
 void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {
@@ -130,6 +132,15 @@ std::vector<Example> examples() {
       {.label = "pair",
        .attrs = Reduce{pair, {1, 2}, "sum"},
        .in = {f32({2, 5, 7, 13}), f32({2, 1, 1, 13})}},
+      {.label = "narrow_columns",
+       .attrs = Reduce{pair, {0}, "sum", 1, {}, {"bf16,f32"}},
+       .in = {f32({41, 24}), f32({41, 24})}},
+      {.label = "narrow_long_columns",
+       .attrs = Reduce{id, {0}, "sum", 0.5, {}, {"f16"}},
+       .in = {f32({1100, 24})}},
+      {.label = "narrow_rows",
+       .attrs = Reduce{id, {2}, "max", 1, {}, {"bf16"}},
+       .in = {f32({3, 7, 29})}},
       {.label = "empty_rows", .attrs = Reduce{id, {1}, "sum"}, .in = {f32({3, 0})}},
       {.label = "empty", .attrs = Reduce{id, {0}, "sum"}, .in = {f32({0, 3})}},
       {.label = "spatial",
@@ -161,6 +172,10 @@ const OpDef& def::reduce() {
                        .cost = cost,
                        .examples = examples};
   return d;
+}
+
+std::vector<DType> result_dtypes(const Reduce& r) {
+  return output_dtypes(r.dtypes.value, r.expr.results().size(), DType::f32);
 }
 
 std::vector<Value> reduce(Graph& g, const Reduce& attrs, std::span<const Value> in) {

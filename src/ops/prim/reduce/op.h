@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/optional_text.h"
 #include "ir/op.h"
 
 namespace ebb::ops {
@@ -18,12 +19,14 @@ struct Reduce {
   std::string kind = "sum";    // sum | max
   double scale = 1;            // of a sum
   std::vector<int64_t> shape;  // takes part in the broadcast
+  OptionalString dtypes = {};  // of the results, to which the f32 sums are rounded; "": f32
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("dims", dims);
     f("kind", kind);
     f("scale", scale);
     f("shape", shape);
+    f("dtypes", static_cast<TextValue&>(dtypes));
   }
 };
 
@@ -31,6 +34,7 @@ namespace def {
 const OpDef& reduce();
 }
 
+std::vector<DType> result_dtypes(const Reduce& r);
 std::vector<Value> reduce(Graph& g, const Reduce& attrs, std::span<const Value> in);
 // f32, reduced dims of size 1. Negative dims count from the end.
 Value sum(Value x, std::vector<int64_t> dims);

@@ -60,7 +60,7 @@ def _attend(self, q, k, v, mask, past_key_values, kwargs):
 def _rotated(self, hidden_states, position_embeddings):
     q, k, v = _projections(self, hidden_states)
     cos, sin = position_embeddings
-    return rotated(q, cos, sin, "half"), rotated(k, cos, sin, "half"), v
+    return *rotated(q, k, cos, sin, "half"), v
 
 
 @recipe("processors", package="transformers", parts=("forward", *_ROTATION),

@@ -1,15 +1,14 @@
 // The kernel behind problem.h: a persistent, warp-specialised GEMM with a producer warpgroup and
-// consumer warpgroups. Here: its constants, shared memory, and the ring of stages.
+// consumer warpgroups. Here: its constants and shared memory.
 //
 // A CTA computes work units: tiles of tile_m x tile_n over a range of k. One producer thread fills
-// a ring of stages in shared memory by TMA. Each consumer warpgroup multiplies its rows (or
+// a pipeline of stages in shared memory by TMA. Each consumer warpgroup multiplies its rows (or
 // columns) of the tile by wgmma and runs its epilogue while the next tile is being loaded or, in
 // ping-pong, multiplied by the other consumer.
 #pragma once
 
 #include "backend/cuda/gemm/sm90/params.h"
-#include "backend/cuda/kit/mbarrier.cuh"
-#include "backend/cuda/kit/prologue.cuh"
+#include "backend/cuda/kit/pipeline.cuh"
 #include "backend/cuda/kit/wgmma.cuh"
 
 namespace ebb::cuda::gemm {
@@ -49,6 +48,7 @@ struct Config {
                                                                 : 224;
   static constexpr int a_bytes = tile_m * 128;
   static constexpr bool b_narrow = b_mn && form <= Form::tt && narrow_rows(tile_n);
+  static constexpr int b_row_bytes = b_narrow ? 64 : 128;
   static constexpr int b_bytes = (b_mn && !b_narrow ? (tile_n + 63) / 64 * 64 : tile_n) * 128;
   static constexpr int stage_bytes = a_bytes + b_bytes;
   // staging of results: 16 rows of `chunk` columns per warp, or of 32 in f32
@@ -56,11 +56,10 @@ struct Config {
   static constexpr int buffers = Tile_::buffers;
   static constexpr int buffer_bytes = 2048;
   static constexpr int out_bytes = consumers * 4 * buffers * buffer_bytes;
-  static constexpr int barrier_bytes = 256;
+  static constexpr int most_stages = 12, barrier_bytes = 256;
   static constexpr int bias_buffers = ctas_per_sm == 1 ? 2 * math_groups : 1;
   static constexpr int bias_bytes = bias_buffers * tile_n * 4;
   static constexpr int first_stage = (out_bytes + barrier_bytes + bias_bytes + 1023) / 1024 * 1024;
-  static constexpr int most_stages = 12;
   static constexpr int stages_beside(int others) {
     const int fitting = (233472 / (others + 1) - 1024 - first_stage) / stage_bytes;
     return fitting < most_stages ? fitting : most_stages;
@@ -108,28 +107,11 @@ __device__ int math_thread() {
   return !C::ping_pong ? threadIdx.x : threadIdx.x % C::math_threads;
 }
 
+using State = PipelineState<dynamic_stages>;
+
 template <class C>
 __device__ int stages_of(const Params& p) {
   return C::flexible ? p.stages : C::stages;
 }
-
-// A position in the ring of stages; `parity` is of the phase that is waited for.
-template <class C>
-struct Ring {
-  int stages;
-  uint32_t parity;
-  int stage = 0;
-  __device__ void skip(int steps) {
-    stage += steps;
-    parity ^= stage / C::stages % 2;
-    stage %= C::stages;
-  }
-  __device__ void next() {
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 }  // namespace ebb::cuda::gemm

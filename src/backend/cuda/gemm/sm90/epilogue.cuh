@@ -79,9 +79,10 @@ template <class C>
 __device__ void add_bias(uint32_t shared, const WorkUnit& u, const Bias<C>& bias,
                          Accumulators<C>& d) {
   const int barrier = 1 + math_group<C>();
-  if (C::bias_buffers == 1) barrier_of(barrier, C::math_threads);  // the previous one is free
+  if (C::bias_buffers == 1)
+    named_barrier_sync(barrier, C::math_threads);  // the previous one is free
   bias.multicast(shared);
-  barrier_of(barrier, C::math_threads);  // the bias is there
+  named_barrier_sync(barrier, C::math_threads);  // the bias is there
   const Spot<C> at(u);
   const uint32_t from = shared + (at.column - u.n * C::tile_n + at.lane % 4 * 2) * 4;
 #pragma unroll
@@ -111,10 +112,10 @@ __device__ void add_bias_and_scale(const SharedStorage<C>& s, const WorkUnit& u,
   const int barrier = 1 + math_group<C>();
   const uint32_t biases = s.bias(math_group<C>());
   const uint32_t factors = s.bias(math_group<C>() + C::math_groups);
-  barrier_of(barrier, C::math_threads);  // the previous ones are free
+  named_barrier_sync(barrier, C::math_threads);  // the previous ones are free
   bias.multicast(biases);
   bias.multicast_factors(factors);
-  barrier_of(barrier, C::math_threads);  // they are there
+  named_barrier_sync(barrier, C::math_threads);  // they are there
   const Spot<C> at(u);
   const uint32_t skip = (at.column - u.n * C::tile_n + at.lane % 4 * 2) * 4;
 #pragma unroll

@@ -13,31 +13,22 @@ namespace ebb::cuda::gemm {
 
 // ---- mainloop ---------------------------------------------------------------------------------
 
+// A tile of rows of `RowBytes`, in its swizzle; MN-major ones are blocks as wide as a row, of 64
+// values of k.
+template <int RowBytes>
+__device__ uint64_t tile_operand(uint32_t address) {
+  return swizzled_operand<RowBytes>(address, 64 * RowBytes);
+}
 // The low words of descriptors: steps are added to them, the high words are constant. Warp-uniform
 // values keep address arithmetic out of the MMA issue: with full descriptors computed by each
 // thread, 64 values of k of a 64 x 64 tile took 400 clocks.
-__device__ inline uint32_t source_at(uint32_t address) {
-  return __shfl_sync(~0u, static_cast<uint32_t>(wgmma_operand(address)), 0);
+template <int RowBytes>
+__device__ uint32_t source_at(uint32_t address) {
+  return __shfl_sync(~0u, static_cast<uint32_t>(tile_operand<RowBytes>(address)), 0);
 }
-__device__ inline uint64_t operand_of(uint32_t source) {
-  return wgmma_operand(0) >> 32 << 32 | source;
-}
-// The same of MN-major operands in blocks of 32 rows of m or n, 4096 bytes each, in the swizzle of
-// 64 bytes.
-__device__ inline uint64_t narrow_operand(uint32_t address) {
-  constexpr uint64_t swizzle_64 = uint64_t{2} << 62;
-  constexpr uint64_t eight_rows = 512 >> 4, next_32 = 4096 >> 4;
-  return swizzle_64 | eight_rows << 32 | next_32 << 16 | (address & 0x3ffff) >> 4;
-}
-template <class C>
-__device__ uint32_t b_source_at(uint32_t address) {
-  if constexpr (!C::b_narrow) return source_at(address);
-  return __shfl_sync(~0u, static_cast<uint32_t>(narrow_operand(address)), 0);
-}
-template <class C>
-__device__ uint64_t b_operand_of(uint32_t source) {
-  if constexpr (!C::b_narrow) return operand_of(source);
-  return narrow_operand(0) >> 32 << 32 | source;
+template <int RowBytes>
+__device__ uint64_t operand_of(uint32_t source) {
+  return tile_operand<RowBytes>(0) >> 32 << 32 | source;
 }
 struct Sources {
   uint32_t a, b;
@@ -47,24 +38,14 @@ struct Sources {
 template <class C>
 __device__ void multiply(Accumulators<C>& d, const Sources& from, bool fresh) {
   constexpr uint32_t next_a = wgmma_next_k<C::a_mn>;
-  constexpr uint32_t next_b = wgmma_next_k<C::b_mn> / (C::b_narrow ? 2 : 1);
+  constexpr uint32_t next_b = wgmma_next_k<C::b_mn, C::b_row_bytes>;
 #pragma unroll
   for (int j = 0; j < 4; ++j)
 #pragma unroll
     for (int i = 0; i < C::rows; ++i)
-      wgmma<typename C::T, C::a_mn, C::b_mn>(d[i],
-                                             operand_of(from.a + (i * 8192 >> 4) + j * next_a),
-                                             b_operand_of<C>(from.b + j * next_b), !fresh || j > 0);
-}
-
-// Ordinary instructions read the accumulators only after this fence.
-template <class C>
-__device__ void fence_accumulators(Accumulators<C>& d) {
-  wgmma_wait<0>();
-#pragma unroll
-  for (int i = 0; i < C::rows; ++i)
-#pragma unroll
-    for (int j = 0; j < C::columns / 2; ++j) asm volatile("" : "+f"(d[i][j])::"memory");
+      wgmma<typename C::T, C::a_mn, C::b_mn>(
+          d[i], operand_of<128>(from.a + (i * 8192 >> 4) + j * next_a),
+          operand_of<C::b_row_bytes>(from.b + j * next_b), !fresh || j > 0);
 }
 
 // Releases the stage to the producers of all CTAs that write to it.
@@ -79,15 +60,15 @@ __device__ void release(const SharedStorage<C>& s, const Params& p, int stage) {
 }
 
 // The ping-pong order barrier: consumers run their mainloops alternately. One that waited for a
-// stage more than one cycle of the ring ahead would mistake an earlier phase for its own.
+// stage more than one cycle of the pipeline ahead would mistake an earlier phase for its own.
 template <class C>
 __device__ void order_wait() {
-  if constexpr (C::ping_pong) barrier_of(1 + C::math_groups + math_group<C>(), C::producer);
+  if constexpr (C::ping_pong) named_barrier_sync(1 + C::math_groups + math_group<C>(), C::producer);
 }
 template <class C>
 __device__ void order_arrive() {
   if constexpr (C::ping_pong)
-    barrier_give(1 + C::math_groups + (math_group<C>() + 1) % C::math_groups, C::producer);
+    named_barrier_arrive(1 + C::math_groups + (math_group<C>() + 1) % C::math_groups, C::producer);
 }
 
 // `follows`, `goes_on`: there are work units before and after this one.
@@ -98,24 +79,24 @@ struct TileOrder {
 // Returns the stage that is still being read: its MMAs are in flight.
 template <class C>
 __device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
-                        TileOrder turn, Ring<C>& ring, Accumulators<C>& d) {
+                        TileOrder turn, State& state, Accumulators<C>& d) {
   static_assert(C::math_groups <= 2);  // the order barriers are for two consumers
   if (turn.follows) order_wait<C>();
   const int group = math_thread<C>() / 128;
   const int a_skip = group / C::across_n * C::rows * 8192;
   const int b_skip = group % C::across_n * C::columns * 128;
-  const Sources first{source_at(s.a(0) + a_skip), b_source_at<C>(s.b(0) + b_skip)};
+  const Sources first{source_at<128>(s.a(0) + a_skip), source_at<C::b_row_bytes>(s.b(0) + b_skip)};
   int before = -1;
   for (int step = u.first; step < u.last; ++step) {
-    barrier_wait(s.full(ring.stage), ring.parity);
-    const uint32_t skip = __shfl_sync(~0u, ring.stage, 0) * (C::stage_bytes >> 4);
+    barrier_wait(s.full(state.index), state.phase);
+    const uint32_t skip = __shfl_sync(~0u, state.index, 0) * (C::stage_bytes >> 4);
     wgmma_fence();
     multiply<C>(d, {first.a + skip, first.b + skip}, step == u.first);
     wgmma_commit();
     wgmma_wait<1>();
     if (before >= 0) release<C>(s, p, before);
-    before = ring.stage;
-    ring.next();
+    before = state.index;
+    state.advance();
   }
   if (turn.goes_on) order_arrive<C>();
   return before;
@@ -126,23 +107,24 @@ __device__ int mainloop(const Params& p, const SharedStorage<C>& s, const WorkUn
 // A consumer warpgroup.
 template <class C>
 __device__ void consume(const Params& p, const SharedStorage<C>& s, WorkUnits work_units) {
-  Ring<C> ring{.stages = stages_of<C>(p), .parity = 0};
+  State state{.stages = stages_of<C>(p)};
   Accumulators<C> d;
   int turn = -1;
   do {
     const WorkUnit& u = work_units.u;
     ++turn;
     if (C::ping_pong && turn % C::math_groups != math_group<C>()) {
-      ring.skip(u.last - u.first);
+      state.advance(u.last - u.first);
       continue;
     }
     const Bias<C> bias(p, u);
     if constexpr (C::loads_source)
       if (loads_source<C>(p, u)) prefetch_source<C>(p, u);
-    const int last = mainloop<C>(p, s, u, {turn > 0, work_units.more(p)}, ring, d);
+    const int last = mainloop<C>(p, s, u, {turn > 0, work_units.more(p)}, state, d);
     if constexpr (C::loads_source)
       if (loads_source<C>(p, u)) load_first_source<C>(p, s, u);
-    fence_accumulators<C>(d);
+    wgmma_wait<0>();
+    fence_accumulators(d);
     release<C>(s, p, last);
     if constexpr (C::can_cluster_split_k)
       if (p.cluster_split_k) return store_partial<C>(p, s, d);

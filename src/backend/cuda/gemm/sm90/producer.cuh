@@ -1,4 +1,4 @@
-// The producer: fills the ring of stages by TMA. See config.cuh.
+// The producer: fills the pipeline by TMA. See config.cuh.
 #pragma once
 
 #include "backend/cuda/gemm/sm90/config.cuh"
@@ -163,18 +163,27 @@ __device__ inline int64_t phase_row(const Params& p, const Phase& phase, int m) 
   return line * p.out_w.by * p.up.by + at.w * p.up.by + phase.column;
 }
 
+// Waits until the stage is empty. Returns its full barrier, which waits for the stage's bytes.
+// `state` is a phase ahead, which saves an instruction: the phase of the empty barriers.
+template <class C>
+__device__ uint32_t acquire(const SharedStorage<C>& s, const State& state) {
+  barrier_wait(s.empty(state.index), state.phase);
+  const uint32_t full = s.full(state.index);
+  barrier_expect(full, C::stage_bytes);
+  return full;
+}
+
 // One unit of a convolution of images: fprop, dgrad or phases.
 template <class C>
 __device__ void produce_images(const typename C::Params& p, const SharedStorage<C>& s,
-                               const WorkUnit& u, Ring<C>& ring, int a_half, int b_half) {
+                               const WorkUnit& u, State& state, int a_half, int b_half) {
   const int skip = a_half > 0 ? C::tile_m / 2 : 0;
   Taps<C> t(p, u, skip);
   const Phase phase(p, C::form == Form::phases ? u.batch : 0);
-  for (int step = u.first; step < u.last; ++step, t.next(p), ring.next()) {
-    barrier_wait(s.empty(ring.stage), ring.parity);
-    barrier_expect(s.full(ring.stage), C::stage_bytes);
-    const StageTarget a{s.a(ring.stage), s.full(ring.stage), a_half};
-    const StageTarget b{s.b(ring.stage), s.full(ring.stage), b_half};
+  for (int step = u.first; step < u.last; ++step, t.next(p), state.advance()) {
+    const uint32_t full = acquire(s, state);
+    const StageTarget a{s.a(state.index), full, a_half};
+    const StageTarget b{s.b(state.index), full, b_half};
     if constexpr (C::form == Form::fprop) {
       if (step >= p.more[0].first) {
         const FpropParams::Pair& more = p.more[step >= p.more[1].first ? 1 : 0];
@@ -200,12 +209,11 @@ __device__ void produce_images(const typename C::Params& p, const SharedStorage<
 
 template <class C>
 __device__ void produce_matrices(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
-                                 Ring<C>& ring, int a_half, int b_half) {
-  for (int step = u.first; step < u.last; ++step, ring.next()) {
-    barrier_wait(s.empty(ring.stage), ring.parity);
-    barrier_expect(s.full(ring.stage), C::stage_bytes);
-    load_a<C>(p, {s.a(ring.stage), s.full(ring.stage), a_half}, u, step);
-    const StageTarget b{s.b(ring.stage), s.full(ring.stage), b_half};
+                                 State& state, int a_half, int b_half) {
+  for (int step = u.first; step < u.last; ++step, state.advance()) {
+    const uint32_t full = acquire(s, state);
+    load_a<C>(p, {s.a(state.index), full, a_half}, u, step);
+    const StageTarget b{s.b(state.index), full, b_half};
     const int z = u.batch * p.b_batch;
     if constexpr (C::form == Form::gated)
       load_two_rows<C::tile_n>(b, p.b, u.n * (C::tile_n / 2), p.half, step * 64);
@@ -221,14 +229,13 @@ __device__ void produce_matrices(const Params& p, const SharedStorage<C>& s, con
 // One unit of wgrad.
 template <class C>
 __device__ void produce_taps(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
-                             Ring<C>& ring, int a_half, int b_half) {
+                             State& state, int a_half, int b_half) {
   const int skip = b_half > 0 ? 32 : 0;
   TapColumns<C> columns(p, u, skip);
-  for (int step = u.first; step < u.last; ++step, ring.next()) {
-    barrier_wait(s.empty(ring.stage), ring.parity);
-    barrier_expect(s.full(ring.stage), C::stage_bytes);
-    load_a<C>(p, {s.a(ring.stage), s.full(ring.stage), a_half}, u, step);
-    columns.load(p, {s.b(ring.stage), s.full(ring.stage), b_half}, skip);
+  for (int step = u.first; step < u.last; ++step, state.advance()) {
+    const uint32_t full = acquire(s, state);
+    load_a<C>(p, {s.a(state.index), full, a_half}, u, step);
+    columns.load(p, {s.b(state.index), full, b_half}, skip);
     columns.next(p);
   }
 }
@@ -240,14 +247,14 @@ __device__ void produce(const typename C::Params& p, const SharedStorage<C>& s,
   const int rank = work_units.rank;
   const int a_half = p.multicast == Multicast::a ? rank : -1,
             b_half = p.multicast == Multicast::b ? rank : -1;
-  Ring<C> ring{.stages = stages_of<C>(p), .parity = 1};  // the first cycle does not wait
+  State state{.stages = stages_of<C>(p), .phase = 1};
   do {
     if constexpr (a_images(C::form))
-      produce_images<C>(p, s, work_units.u, ring, a_half, b_half);
+      produce_images<C>(p, s, work_units.u, state, a_half, b_half);
     else if constexpr (b_images(C::form))
-      produce_taps<C>(p, s, work_units.u, ring, a_half, b_half);
+      produce_taps<C>(p, s, work_units.u, state, a_half, b_half);
     else
-      produce_matrices<C>(p, s, work_units.u, ring, a_half, b_half);
+      produce_matrices<C>(p, s, work_units.u, state, a_half, b_half);
   } while (work_units.next(p));
   let_next_start();  // starting takes a microsecond, as storing does
 }

@@ -79,30 +79,30 @@ __device__ void sum_rows(const Params& p, const SharedStorage<C>& s, WorkUnits w
   const int warp = (static_cast<int>(threadIdx.x) - C::producer) / 32 - 1;
   if (warp < 0 || warp >= C::sum_warps) return;
   const int sharing = p.multicast == Multicast::none ? 1 : 2;
-  Ring<C> ring{.stages = stages_of<C>(p), .parity = 0};
+  State state{.stages = stages_of<C>(p)};
   RowSums<C> sums(warp);
   do {
     const WorkUnit& u = work_units.u;
     sums.clear();
     int mine = u.first - u.first % p.row_sum_tiles + u.n;  // the next step to be summed
     if (mine < u.first) mine += p.row_sum_tiles;
-    for (int step = u.first; step < u.last; ++step, ring.next()) {
-      barrier_wait(s.full(ring.stage), ring.parity);
+    for (int step = u.first; step < u.last; ++step, state.advance()) {
+      barrier_wait(s.full(state.index), state.phase);
       if (step == mine) {
-        sums.add(s.a(ring.stage));
+        sums.add(s.a(state.index));
         mine += p.row_sum_tiles;
       }
       __syncwarp();  // all lanes have read it
       if (static_cast<int>(threadIdx.x % 32) >= sharing) continue;
       if (sharing == 1)
-        barrier_arrive(s.empty(ring.stage));
+        barrier_arrive(s.empty(state.index));
       else
-        barrier_arrive_at(s.empty(ring.stage), threadIdx.x % 32);
+        barrier_arrive_at(s.empty(state.index), threadIdx.x % 32);
     }
     sums.store(p, u);
   } while (work_units.next(p));
   __syncwarp();
-  if (p.cluster_split_k) barrier_give(1, read_by<C>(p));  // see keep_part
+  if (p.cluster_split_k) named_barrier_arrive(1, read_by<C>(p));  // see store_partial
 }
 
 }  // namespace ebb::cuda::gemm

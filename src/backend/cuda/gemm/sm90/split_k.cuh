@@ -111,7 +111,7 @@ __device__ int read_by(const Params& p) {
 template <class C>
 __device__ void store_partial(const Params& p, const SharedStorage<C>& s,
                               const Accumulators<C>& d) {
-  barrier_of(1, read_by<C>(p));  // all have read the operands
+  named_barrier_sync(1, read_by<C>(p));  // all have read the operands
   const Spot<C> at(WorkUnit{});
 #pragma unroll
   for (int i = 0; i < C::rows * 2; ++i) {

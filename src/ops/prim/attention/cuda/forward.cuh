@@ -128,6 +128,11 @@ __device__ __forceinline__ void mask_columns(float (&s)[M][N][4], int count, int
         for (int m = 0; m < M; ++m) s[m][n][i] = -INFINITY;
 }
 
+template <int N>
+__device__ __forceinline__ void mask_columns(float (&s)[N][4], int count, int lane) {
+  mask_columns(reinterpret_cast<float(&)[1][N][4]>(s), count, lane);
+}
+
 // The queries of a warp: in registers, or an address in shared memory.
 template <int M, int D, bool InRegisters>
 struct Queries {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/prim/attention/cuda/forward.cuh"
+#include "ops/prim/attention/cuda/widths.h"
 
 namespace ebb::ops::cuda {
 
@@ -15,48 +16,30 @@ struct ForwardKernels {
   int64_t ring_bytes = 0;   // shared memory of the circular buffer
 };
 
-template <class T, int D>
-ForwardKernels forward_kernels_of_width() {
+template <class T, int D, bool Masked>
+ForwardKernels kernels_of_width() {
   using S = ForwardShape<D>;
-  ForwardKernels k{.ring = attention_ring<T, D, false>,
+  ForwardKernels k{.ring = attention_ring<T, D, Masked>,
                    .rows = S::rows,
                    .blocks = S::blocks,
                    .block_bytes = S::block_bytes,
                    .ring_bytes = S::ring_bytes};
-  if constexpr (S::query_in_registers) k.resident = attention_resident<T, D>;
+  if constexpr (S::query_in_registers && !Masked) k.resident = attention_resident<T, D>;
   return k;
 }
 
 // For the narrowest width that holds `width`, a multiple of 8 up to 256.
 template <class T>
 ForwardKernels forward_kernels(int64_t width) {
-  if (width <= 32) return forward_kernels_of_width<T, 32>();
-  if (width <= 40) return forward_kernels_of_width<T, 40>();
-  if (width <= 64) return forward_kernels_of_width<T, 64>();
-  if (width <= 72) return forward_kernels_of_width<T, 72>();
-  if (width <= 80) return forward_kernels_of_width<T, 80>();
-  if (width <= 128) return forward_kernels_of_width<T, 128>();
-  if (width <= 160) return forward_kernels_of_width<T, 160>();
-  return forward_kernels_of_width<T, 256>();
+  return with_width<32, 40, 64, 72, 80, 128, 160, 256>(
+      width, [](auto d) { return kernels_of_width<T, d.value, false>(); });
 }
 
 // The same of kernels that take a mask, at fewer widths.
-template <class T, int D>
-ForwardKernels masked_kernels_of_width() {
-  using S = ForwardShape<D>;
-  return {.ring = attention_ring<T, D, true>,
-          .rows = S::rows,
-          .blocks = S::blocks,
-          .block_bytes = S::block_bytes,
-          .ring_bytes = S::ring_bytes};
-}
 template <class T>
 ForwardKernels masked_kernels(int64_t width) {
-  if (width <= 64) return masked_kernels_of_width<T, 64>();
-  if (width <= 80) return masked_kernels_of_width<T, 80>();
-  if (width <= 128) return masked_kernels_of_width<T, 128>();
-  if (width <= 160) return masked_kernels_of_width<T, 160>();
-  return masked_kernels_of_width<T, 256>();
+  return with_width<64, 80, 128, 160, 256>(
+      width, [](auto d) { return kernels_of_width<T, d.value, true>(); });
 }
 
 ForwardKernels forward_kernels_bf16(int64_t width, bool masked);

@@ -3,7 +3,9 @@
 // blocks round-robin, from ds in shared memory.
 #pragma once
 
+#include "backend/cuda/attention/core_tiles.cuh"
 #include "backend/cuda/attention/wgmma.cuh"
+#include "backend/cuda/kit/mbarrier.cuh"
 #include "ops/prim/attention_grad/cuda/blocks.cuh"
 
 namespace ebb::ops::cuda {
@@ -68,7 +70,7 @@ __device__ __forceinline__ void fill_group(const GradParams& p, const GradGroupM
                  : "memory");
   compute_row_stats<T, S::threads>(p, m.lse_log2, m.delta, head, queries);
   wait_copies<0>();
-  publish_to_wgmma();
+  fence_async();
   __syncthreads();  // everything is in shared memory
 }
 
@@ -169,18 +171,18 @@ __global__ __launch_bounds__(128 * Groups) void attention_grad_group(
   for (int b = 0; b < queries / S::block; ++b) {
     const CoreTile out{m.ds.at + b % 2 * m.next_ds, m.ds.stride};
     if (b >= 2 && (b - 2) % Groups != group)
-      barrier_sync(3 + b % 2, S::threads);  // dq of block b - 2 has been computed from `out`
+      named_barrier_sync(3 + b % 2, S::threads);  // dq of block b - 2 has been computed from `out`
 #pragma unroll 1
     for (int i = 0; i < S::block; i += 32)
       add_queries<T, D, Own>(dk, dv, m, out, own, b * S::block + i, p.z);
-    publish_to_wgmma();
+    fence_async();
     if (b % Groups != group) {
-      barrier_arrive_named(1 + b % 2, S::threads);
+      named_barrier_arrive(1 + b % 2, S::threads);
       continue;
     }
-    barrier_sync(1 + b % 2, S::threads);  // ds of the block is complete
+    named_barrier_sync(1 + b % 2, S::threads);  // ds of the block is complete
     write_dq_block<T, D>(p, m, out, head, b * S::block);
-    if (b + 2 < queries / S::block) barrier_arrive_named(3 + b % 2, S::threads);
+    if (b + 2 < queries / S::block) named_barrier_arrive(3 + b % 2, S::threads);
   }
   const int first = own + threadIdx.x % 128 / 32 * 16, lane = threadIdx.x % 32;
   const auto to_k = rows_of<T>(p.z, p.dk, head, p.z.s), to_v = rows_of<T>(p.z, p.dv, head, p.z.s);

@@ -1,6 +1,7 @@
 // The tensor-core kernels of attention_grad by dtype and width.
 #pragma once
 
+#include "ops/prim/attention/cuda/widths.h"
 #include "ops/prim/attention_grad/cuda/group.cuh"
 #include "ops/prim/attention_grad/cuda/head.cuh"
 #include "ops/prim/attention_grad/cuda/ring.cuh"
@@ -67,27 +68,15 @@ GradKernels grad_kernels_of_width(int64_t t, int64_t s) {
 // For the narrowest width that holds `width`, a multiple of 8 up to 160.
 template <class T>
 GradKernels grad_kernels(int64_t width, int64_t t, int64_t s) {
-  if (width <= 32) return grad_kernels_of_width<T, 32>(t, s);
-  if (width <= 40) return grad_kernels_of_width<T, 40>(t, s);
-  if (width <= 64) return grad_kernels_of_width<T, 64>(t, s);
-  if (width <= 72) return grad_kernels_of_width<T, 72>(t, s);
-  if (width <= 80) return grad_kernels_of_width<T, 80>(t, s);
-  if (width <= 128) return grad_kernels_of_width<T, 128>(t, s);
-  return grad_kernels_of_width<T, 160>(t, s);
+  return with_width<32, 40, 64, 72, 80, 128, 160>(
+      width, [=](auto d) { return grad_kernels_of_width<T, d.value>(t, s); });
 }
 
 // The same of kernels that take a mask, at fewer widths.
 template <class T>
 GradKernels masked_grad_kernels(int64_t width) {
   GradKernels k;
-  if (width <= 64)
-    add_ring<T, 64, true>(k);
-  else if (width <= 80)
-    add_ring<T, 80, true>(k);
-  else if (width <= 128)
-    add_ring<T, 128, true>(k);
-  else
-    add_ring<T, 160, true>(k);
+  with_width<64, 80, 128, 160>(width, [&](auto d) { add_ring<T, d.value, true>(k); });
   return k;
 }
 

@@ -5,7 +5,7 @@
 // the last p v of the one before.
 #pragma once
 
-#include "backend/cuda/kit/mbarrier.cuh"
+#include "backend/cuda/kit/pipeline.cuh"
 #include "ops/prim/attention/cuda/sm90/softmax.cuh"
 #include "ops/prim/attention/cuda/sm90/split_kv.cuh"
 
@@ -53,21 +53,10 @@ struct Sm90Memory {
   __device__ uint32_t query(int i) const { return q + i * S::query_bytes; }
   __device__ uint32_t key(int i) const { return k + i * S::block_bytes; }
   __device__ uint32_t value(int i) const { return v + i * S::block_bytes; }
-  __device__ uint32_t q_full(int i) const { return barriers + 8 * i; }
-  __device__ uint32_t q_free(int i) const { return q_full(S::query_stages + i); }
-  __device__ uint32_t k_full(int i) const { return q_full(2 * S::query_stages + i); }
-  __device__ uint32_t k_free(int i) const { return k_full(S::stages + i); }
-  __device__ uint32_t v_full(int i) const { return k_full(2 * S::stages + i); }
-  __device__ uint32_t v_free(int i) const { return k_full(3 * S::stages + i); }
-};
-
-// The current stage of a circular buffer of `Count` stages, and its phase parity.
-template <int Count>
-struct PipelineState {
-  int i = 0;
-  uint32_t phase = 0;
-  __device__ __forceinline__ void next() {
-    if (++i == Count) i = 0, phase ^= 1;
+  __device__ Pipeline<S::query_stages> queries() const { return {barriers}; }
+  __device__ Pipeline<S::stages> keys() const { return {barriers, 2 * S::query_stages}; }
+  __device__ Pipeline<S::stages> values() const {
+    return {barriers, 2 * S::query_stages + 2 * S::stages};
   }
 };
 
@@ -104,11 +93,11 @@ struct Sm90Producer {
     return {row, head % p.f.z.a, head / p.f.z.a};
   }
   __device__ __forceinline__ void queries(int tile) {
-    barrier_wait(m.q_free(q.i), q.phase ^ 1);
+    m.queries().producer_acquire(q);
     LoadTiles<S, S::groups, 64>::run(
-        m.query(q.i), m.q_full(q.i), p.q, p.q_tail,
+        m.query(q.index), m.queries().full(q.index), p.q, p.q_tail,
         coordinates(tile % p.f.query_blocks * S::rows, tile / p.f.query_blocks));
-    q.next();
+    q.advance();
   }
   // Key block j of a unit, in descending order; masked units count from their end.
   __device__ __forceinline__ int3 block(int j, const WorkUnit& u) const {
@@ -116,14 +105,16 @@ struct Sm90Producer {
     return {(S::masked ? u.end - 1 - j : j) * S::keys, key_head(p.f.z, head), head / p.f.z.a};
   }
   __device__ __forceinline__ void keys(int j, const WorkUnit& u) {
-    barrier_wait(m.k_free(k.i), k.phase ^ 1);
-    LoadTiles<S, 1, S::keys>::run(m.key(k.i), m.k_full(k.i), p.k, p.k_tail, block(j, u));
-    k.next();
+    m.keys().producer_acquire(k);
+    LoadTiles<S, 1, S::keys>::run(m.key(k.index), m.keys().full(k.index), p.k, p.k_tail,
+                                  block(j, u));
+    k.advance();
   }
   __device__ __forceinline__ void values(int j, const WorkUnit& u) {
-    barrier_wait(m.v_free(v.i), v.phase ^ 1);
-    LoadTiles<S, 1, S::keys>::run(m.value(v.i), m.v_full(v.i), p.v, p.v_tail, block(j, u));
-    v.next();
+    m.values().producer_acquire(v);
+    LoadTiles<S, 1, S::keys>::run(m.value(v.index), m.values().full(v.index), p.v, p.v_tail,
+                                  block(j, u));
+    v.advance();
   }
   // In the order of use: keys of a block, then values of the previous block.
   __device__ __forceinline__ void run(int blocks) {
@@ -170,12 +161,12 @@ struct Sm90Consumer {
   }
   // Warp scheduler barrier: warpgroups issue their GEMMs in round-robin order, so that the softmax
   // of one overlaps the GEMMs of another.
-  __device__ __forceinline__ void scheduler_barrier_sync() { barrier_sync(1 + group, 256); }
+  __device__ __forceinline__ void scheduler_barrier_sync() { named_barrier_sync(1 + group, 256); }
   __device__ __forceinline__ void scheduler_barrier_arrive() {
-    barrier_arrive_named(1 + (group + 1 == S::groups ? 0 : group + 1), 256);
+    named_barrier_arrive(1 + (group + 1 == S::groups ? 0 : group + 1), 256);
   }
   __device__ __forceinline__ uint32_t own_queries() const {
-    return m.query(q.i) + group * 64 * S::row_bytes;
+    return m.query(q.index) + group * 64 * S::row_bytes;
   }
   __device__ __forceinline__ int first_row(int of) const {
     return of % p.f.query_blocks * S::rows + group * 64 + threadIdx.x % 128 / 32 * 16;
@@ -183,26 +174,26 @@ struct Sm90Consumer {
 
   __device__ __forceinline__ void start_block(float (&s)[S::keys / 8][4]) {
     wgmma_fence();
-    start_scores<T, S::width, S::keys>(s, own_queries(), m.key(k.i));
+    start_scores<T, S::width, S::keys>(s, own_queries(), m.key(k.index));
     wgmma_commit();
   }
   __device__ __forceinline__ void end_block(float (&s)[S::keys / 8][4]) {
     fence_accumulators(s);
-    release(m.k_free(k.i));
-    k.next();
+    release(m.keys().empty(k.index));
+    k.advance();
   }
   __device__ __forceinline__ void start_sum(const uint32_t (&weights)[S::keys / 16][4],
                                             bool first) {
-    barrier_wait(m.v_full(v.i), v.phase);
+    m.values().consumer_wait(v);
     wgmma_fence();
-    start_values<T, S::width, S::keys>(o[0], weights, m.value(v.i), first);
+    start_values<T, S::width, S::keys>(o[0], weights, m.value(v.index), first);
     wgmma_commit();
   }
   __device__ __forceinline__ void end_sum() {
     wgmma_wait<0>();
     fence_accumulators(o[0]);
-    release(m.v_free(v.i));
-    v.next();
+    release(m.values().empty(v.index));
+    v.advance();
   }
   // Initialises the softmax from a unit's first block: the last key block, which may be partial; if
   // masked, the first one.
@@ -213,7 +204,7 @@ struct Sm90Consumer {
       apply_mask(s, 0);
     } else {
       const int count = p.f.z.s - (u.end - 1) * S::keys;
-      if (count < S::keys) mask_tail(s, count, lane);
+      if (count < S::keys) mask_columns(s, count, lane);
     }
     init_row_max<S::keys>(r, s, p.f.z.scale_log2);
     if constexpr (S::masked) bound_row_max(r);
@@ -235,7 +226,7 @@ struct Sm90Consumer {
   template <int At>
   __device__ __forceinline__ void step(bool first, int block) {
     float s[S::keys / 8][4];
-    barrier_wait(m.k_full(k.i), k.phase);
+    m.keys().consumer_wait(k);
     scheduler_barrier_sync();
     start_block(s);
     start_sum(w[At], first);
@@ -252,10 +243,10 @@ struct Sm90Consumer {
   template <int At>
   __device__ __forceinline__ void next_unit(bool first) {
     float s[S::keys / 8][4];
-    release(m.q_free(q.i));
-    q.next();
-    barrier_wait(m.q_full(q.i), q.phase);
-    barrier_wait(m.k_full(k.i), k.phase);
+    release(m.queries().empty(q.index));
+    q.advance();
+    m.queries().consumer_wait(q);
+    m.keys().consumer_wait(k);
     scheduler_barrier_sync();
     start_block(s);
     start_sum(w[At], first);
@@ -323,7 +314,7 @@ struct Sm90Consumer {
     const uint32_t at = m.o + group * 64 * S::row_bytes;
     const int barrier = 1 + S::groups + group, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
     if (threadIdx.x % 128 == 0) store_wait_read<0>();
-    barrier_sync(barrier, 128);  // the previous tile's store has read it
+    named_barrier_sync(barrier, 128);  // the previous tile's store has read it
 #pragma unroll
     for (int n = 0; n < S::width / 8; n += 2) {
       uint32_t x[4];
@@ -334,7 +325,7 @@ struct Sm90Consumer {
         store_matrices(at + S::boxes * 64 * 128 + row * 32 + (lane / 16 ^ (row / 4 & 1)) * 16, x);
     }
     fence_async();
-    barrier_sync(barrier, 128);
+    named_barrier_sync(barrier, 128);
     if (threadIdx.x % 128 != 0) return;
     const int head = tile / p.f.query_blocks;
     const BoxAt to{0, tile % p.f.query_blocks * S::rows + group * 64, head % p.f.z.a,
@@ -374,8 +365,8 @@ struct Sm90Consumer {
   __device__ __forceinline__ void run() {
     {
       float s[S::keys / 8][4];
-      barrier_wait(m.q_full(0), 0);
-      barrier_wait(m.k_full(0), 0);
+      barrier_wait(m.queries().full(0), 0);
+      barrier_wait(m.keys().full(0), 0);
       start_block(s);
       wgmma_wait<0>();
       end_block(s);
@@ -423,12 +414,11 @@ __global__ __launch_bounds__(S::threads,
   m.barriers = m.o + S::store_bytes;
   if (threadIdx.x == 0) {
 #pragma unroll
-    for (int i = 0; i < S::query_stages; ++i)
-      barrier_init(m.q_full(i), 1), barrier_init(m.q_free(i), 4 * S::groups);
+    for (int i = 0; i < S::query_stages; ++i) m.queries().init(i, 1, 4 * S::groups);
 #pragma unroll
     for (int i = 0; i < S::stages; ++i) {
-      barrier_init(m.k_full(i), 1), barrier_init(m.k_free(i), 4 * S::groups);
-      barrier_init(m.v_full(i), 1), barrier_init(m.v_free(i), 4 * S::groups);
+      m.keys().init(i, 1, 4 * S::groups);
+      m.values().init(i, 1, 4 * S::groups);
     }
     barrier_init_done();
   }

@@ -4,10 +4,9 @@
 
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/launch.h"
-#include "ops/prim/attention/cuda/sizes.cuh"
-#include "ops/prim/attention/cuda/sm90/kernel.cuh"
+#include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"
-#include "ops/prim/attention/cuda/tma_boxes.cuh"
+#include "ops/prim/attention/cuda/sm90/split_kv.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -23,11 +22,7 @@ std::vector<Sm90Kernel> kernels(const Signature& s) {
 }
 
 bool supports(const Signature& s, const Device& device) {
-  const AttentionSizes z = attention_sizes(s);
-  constexpr int64_t most_tiles = int64_t{1} << 30;
-  return on_tensor_cores(s, device, z.plain() ? kWidest : kWidestMasked) && !z.bias &&
-         of(device).capability() == 90 && z.n * z.a > 0 && z.t > 0 &&
-         z.n * z.a * (z.t / 64 + 1) < most_tiles;
+  return on_sm90(s, device, attention_sizes(s).plain() ? kWidest : kWidestMasked);
 }
 
 int64_t query_tiles(const Sm90Kernel& k, const AttentionSizes& z) { return ceil_div(z.t, k.rows); }
@@ -114,9 +109,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const auto run = [=, &d](const Call& given) {
     const Call call = unpacked(z, dtype, given);
     Sm90Params own = p;
-    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), 64});
-    own.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], k.keys));
-    own.v = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[2], k.keys));
+    bind(own, z, dtype, call, {64, k.keys, k.keys});
     if (k.tail) {
       constexpr int columns = 16;
       own.q_tail = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), 64, columns});
@@ -125,9 +118,6 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
       own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), 64});
       own.o_tail = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), 64, columns});
     }
-    own.f.q = call.in[0], own.f.k = call.in[1], own.f.v = call.in[2];
-    own.f.mask = mask_of(p.f.mask, z, call);
-    own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
     own.o_partial = static_cast<float4*>(call.workspace);
     own.row_stats = reinterpret_cast<float2*>(static_cast<char*>(call.workspace) + partial_bytes);
     ebb::cuda::launch("attention_sm90", k.run, launch, own, d);

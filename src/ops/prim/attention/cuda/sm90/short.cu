@@ -2,9 +2,9 @@
 #include "ops/prim/attention/cuda/sm90/short.cuh"
 
 #include "backend/cuda/launch.h"
-#include "ops/prim/attention/cuda/sizes.cuh"
+#include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"
-#include "ops/prim/attention/cuda/tma_boxes.cuh"
+#include "ops/prim/attention/cuda/widths.h"
 
 namespace ebb::ops::cuda {
 
@@ -32,7 +32,7 @@ std::vector<ShortKernel> kernels_of_width() {
 }
 template <class T>
 std::vector<ShortKernel> kernels_of(int64_t width) {
-  return width <= 32 ? kernels_of_width<T, 32>() : kernels_of_width<T, 64>();
+  return with_width<32, 64>(width, [](auto d) { return kernels_of_width<T, d.value>(); });
 }
 
 // Those that fit all keys, the better ones first.
@@ -46,10 +46,7 @@ std::vector<ShortKernel> kernels(const Signature& s) {
 
 bool supports(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  constexpr int64_t most_tiles = int64_t{1} << 30;
-  return on_tensor_cores(s, device, kWidest) && !z.bias && of(device).capability() == 90 &&
-         z.n * z.a > 0 && z.t > 0 && z.t <= kMost && z.s > 0 && z.s <= kMost &&
-         z.n * z.a * (z.t / 64 + 1) < most_tiles;
+  return on_sm90(s, device, kWidest) && z.t <= kMost && z.s > 0 && z.s <= kMost;
 }
 
 std::vector<Tune> space(const Signature& s, const Device&) {
@@ -77,12 +74,8 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const auto run = [=, &d](const Call& given) {
     const Call call = unpacked(z, dtype, given);
     ShortParams own = p;
-    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), kShortRows});
-    own.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], k.keys));
-    own.v = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[2], k.keys));
+    bind(own, z, dtype, call, {kShortRows, k.keys, k.keys});
     own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), kShortRows});
-    own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
-    own.f.mask = mask_of(p.f.mask, z, call);
     ebb::cuda::launch("attention_sm90_short", z.plain() ? k.run : k.run_masked, launch, own, d);
   };
   return {.run = run};

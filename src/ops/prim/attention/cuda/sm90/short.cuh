@@ -135,7 +135,7 @@ __global__ __launch_bounds__(kShortThreads, S::resident) void attention_sm90_sho
                                 mask.key_limit(row + 8) - (all - left)};
       mask_scores_beyond(s, key_limit, threadIdx.x % 32);
     } else if (left < S::keys) {
-      mask_tail(s, left, threadIdx.x % 32);
+      mask_columns(s, left, threadIdx.x % 32);
     }
     if (begun)
       rescale_rows<S::keys>(r, o, s, p.f.z.scale_log2);

@@ -5,7 +5,7 @@
 #include <cfloat>
 
 #include "backend/cuda/attention/wgmma.cuh"
-#include "backend/cuda/kit/wgmma.cuh"
+#include "backend/cuda/kit/mbarrier.cuh"
 #include "ops/prim/attention/cuda/forward.cuh"
 
 namespace ebb::ops::cuda {
@@ -24,17 +24,6 @@ inline constexpr float kMaxRowSum<__half> = 0x1p15f;
 struct OnlineSoftmax {
   float row_max[2], row_sum[2];  // row_sum: this thread's columns only
 };
-
-// Scores of keys from `count` on become minus infinity.
-template <int N>
-__device__ __forceinline__ void mask_tail(float (&s)[N][4], int count, int lane) {
-  count -= lane % 4 * 2;
-#pragma unroll
-  for (int n = 0; n < N; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (8 * n + i % 2 >= count) s[n][i] = -INFINITY;
-}
 
 // Row i of a warp attends to the keys below of(i).
 struct RowLimits {
@@ -133,8 +122,8 @@ __device__ __forceinline__ void start_scores(float (&s)[Keys / 8][4], uint32_t q
     wgmma<T, 0, 0>(s, a + (i / 4 * 64 * 128 + i % 4 * 32) / 16,
                    b + (i / 4 * Keys * 128 + i % 4 * 32) / 16, i > 0);
   if constexpr (C::tail)
-    wgmma<T, 0, 0>(s, narrow_operand(q + C::boxes * 64 * 128),
-                   narrow_operand(k + C::boxes * Keys * 128), 1);
+    wgmma<T, 0, 0>(s, swizzled_operand<32>(q + C::boxes * 64 * 128, 0),
+                   swizzled_operand<32>(k + C::boxes * Keys * 128, 0), 1);
 }
 
 // o += w v, or o = w v for the `first`.
@@ -144,7 +133,7 @@ __device__ __forceinline__ void start_values(float (&o)[D / 8][4],
                                              bool first) {
   using C = ColumnBoxes<D>;
   const uint64_t b = swizzled_operand(v, Keys * 128);
-  const uint64_t tail = narrow_operand(v + C::boxes * Keys * 128);
+  const uint64_t tail = swizzled_operand<32>(v + C::boxes * Keys * 128, 0);
 #pragma unroll
   for (int i = 0; i < Keys / 16; ++i) {
     using Wide = float(&)[C::box_columns / 8][4];
@@ -194,12 +183,12 @@ __device__ __forceinline__ void recompute_rows_online(RowState<1, D>& r, const F
   reset(r);
 #pragma unroll 1
   for (int j = of.begin; j < of.end; j += keys) {
-    barrier_sync(of.barrier, 128);  // the previous keys have been used
+    named_barrier_sync(of.barrier, 128);  // the previous keys have been used
     copy_rows<D, keys, 128>(of.at, k, j, thread);
     copy_rows<D, keys, 128>(v_at, v, j, thread);
     commit_copies();
     wait_copies<0>();
-    barrier_sync(of.barrier, 128);
+    named_barrier_sync(of.barrier, 128);
     float s[1][keys / 8][4];
     gemm_rows<T>(s, q, of.at, lane);
     if (j + keys > of.end) mask_columns(s, of.end - j, lane);

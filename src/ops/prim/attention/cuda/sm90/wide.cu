@@ -3,10 +3,9 @@
 
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/launch.h"
-#include "ops/prim/attention/cuda/sizes.cuh"
+#include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"
 #include "ops/prim/attention/cuda/sm90/wide.cuh"
-#include "ops/prim/attention/cuda/tma_boxes.cuh"
 
 namespace ebb::ops::cuda {
 
@@ -20,8 +19,7 @@ int64_t query_tiles(const AttentionSizes& z) { return 2 * ceil_div(z.t, 2 * S::q
 
 bool supports(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  return on_tensor_cores(s, device, S::width) && z.plain() && z.k > 256 &&
-         of(device).capability() == 90 && z.n * z.a > 0 && z.t > 0 &&
+  return on_sm90(s, device, S::width) && z.plain() && z.k > 256 &&
          z.n * z.a * query_tiles(z) * kMaxSplits < kMostBlocks;
 }
 
@@ -83,10 +81,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const auto run = [=, &d](const Call& given) {
     const Call call = unpacked(z, dtype, given);
     WideParams own = p;
-    own.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), S::queries});
-    own.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], S::keys / 2));
-    own.v = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[2], S::values));
-    own.f.o = call.out[0], own.f.lse = static_cast<float*>(call.out[1]);
+    bind(own, z, dtype, call, {S::queries, S::keys / 2, S::values});
     own.o_partial = static_cast<float*>(call.workspace);
     own.row_stats = reinterpret_cast<float2*>(static_cast<char*>(call.workspace) + partial_bytes);
     run_wide(dtype, own, d);

@@ -5,7 +5,7 @@
 // split (split-KV), and a second kernel combines the partial results.
 #pragma once
 
-#include "backend/cuda/kit/mbarrier.cuh"
+#include "backend/cuda/kit/pipeline.cuh"
 #include "ops/prim/attention/cuda/sm90/softmax.cuh"
 
 namespace ebb::ops::cuda {
@@ -47,14 +47,10 @@ struct WideMemory {
   __device__ uint32_t key(int i) const { return at + S::k + i * S::stage_bytes; }
   __device__ uint32_t value(int i) const { return at + S::v + i * S::stage_bytes; }
   __device__ uint32_t weight(int i) const { return at + S::weights + i * S::weight_bytes; }
-  __device__ uint32_t barrier(int i) const { return at + S::barriers + 8 * i; }
-  __device__ uint32_t k_full(int i) const { return barrier(i); }
-  __device__ uint32_t k_free(int i) const { return barrier(S::stages + i); }
-  __device__ uint32_t v_full(int i) const { return barrier(2 * S::stages + i); }
-  __device__ uint32_t v_free(int i) const { return barrier(3 * S::stages + i); }
-  __device__ uint32_t w_full(int i) const { return barrier(4 * S::stages + i); }
-  __device__ uint32_t w_free(int i) const { return barrier(4 * S::stages + 2 + i); }
-  __device__ uint32_t q_full() const { return barrier(4 * S::stages + 4); }
+  __device__ Pipeline<S::stages> keys() const { return {at + S::barriers}; }
+  __device__ Pipeline<S::stages> values() const { return {at + S::barriers, 2 * S::stages}; }
+  __device__ Pipeline<2> weights() const { return {at + S::barriers, 4 * S::stages}; }
+  __device__ uint32_t q_full() const { return at + S::barriers + 8 * (4 * S::stages + 4); }
 };
 
 // The work unit of a thread block.
@@ -76,17 +72,6 @@ __device__ __forceinline__ WideTile wide_tile(const WideParams& p) {
 
 // ---- producer warps ----------------------------------------------------------------------------
 
-// Multicast of a box to both thread blocks of the cluster; the mbarrier of each counts its bytes.
-__device__ __forceinline__ void load_box4_multicast(uint32_t to, uint32_t barrier,
-                                                    const CUtensorMap& map, const BoxAt& at) {
-  constexpr uint16_t both = 3;
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(at.x), "r"(at.y), "r"(at.z), "r"(at.w), "h"(both)
-      : "memory");
-}
-
 // Each thread block of the cluster loads one half of all keys and values for both.
 struct WideProducer {
   const WideParams& p;
@@ -94,6 +79,7 @@ struct WideProducer {
   const WideTile t;
   int rank;  // in the cluster
   using S = WideShape;
+  static constexpr uint16_t both = 3;  // thread blocks of the cluster
 
   __device__ __forceinline__ BoxAt queries_at(int column, int row) const {
     return {column, row, t.head % p.f.z.a, t.head / p.f.z.a};
@@ -114,9 +100,9 @@ struct WideProducer {
 #pragma unroll 1
       for (int c = 0; c < S::boxes; ++c, ++use) {
         const int i = use % S::stages;
-        barrier_wait(m.k_free(i), (use / S::stages & 1) ^ 1);
-        barrier_expect(m.k_full(i), S::stage_bytes);
-        load_box4_multicast(m.key(i) + rank * half * 128, m.k_full(i), p.k,
+        barrier_wait(m.keys().empty(i), (use / S::stages & 1) ^ 1);
+        barrier_expect(m.keys().full(i), S::stage_bytes);
+        load_box4_multicast({m.key(i) + rank * half * 128, m.keys().full(i), both}, p.k,
                             keys_at(c * 64, j * S::keys + rank * half));
       }
   }
@@ -127,11 +113,11 @@ struct WideProducer {
 #pragma unroll 1
       for (int side = 0; side < 2; ++side, ++use) {
         const int i = use % S::stages;
-        barrier_wait(m.v_free(i), (use / S::stages & 1) ^ 1);
-        barrier_expect(m.v_full(i), S::stage_bytes);
+        barrier_wait(m.values().empty(i), (use / S::stages & 1) ^ 1);
+        barrier_expect(m.values().full(i), S::stage_bytes);
 #pragma unroll
         for (int c = 2 * rank; c < 2 * rank + 2; ++c)
-          load_box4_multicast(m.value(i) + c * S::values * 128, m.v_full(i), p.v,
+          load_box4_multicast({m.value(i) + c * S::values * 128, m.values().full(i), both}, p.v,
                               keys_at(side * 256 + c * 64, row));
       }
   }
@@ -163,7 +149,7 @@ struct WideScores {
     const uint64_t q = swizzled_operand(m.at + S::q, 0);
 #pragma unroll
     for (int c = 0; c < S::boxes; ++c) {
-      barrier_wait(m.k_full(c % S::stages), c / S::stages);
+      m.keys().consumer_wait(pipeline_state<S::stages>(c));
       wgmma_fence();
       const uint64_t k = swizzled_operand(m.key(c % S::stages), 0);
 #pragma unroll
@@ -172,11 +158,11 @@ struct WideScores {
       wgmma_commit();
       if (c == 0) continue;
       wgmma_wait<1>();
-      release_in_both(m.k_free((c - 1) % S::stages));
+      release_in_both(m.keys().empty((c - 1) % S::stages));
     }
     wgmma_wait<0>();
     fence_accumulators(s);
-    release_in_both(m.k_free((S::boxes - 1) % S::stages));
+    release_in_both(m.keys().empty((S::boxes - 1) % S::stages));
   }
 
   // Updates row_max where scores exceed it by more than 2^8, as `online_softmax` does. Returns
@@ -233,14 +219,14 @@ struct WideScores {
     for (int j = t.begin; j < t.end; ++j, ++use) {
       gemm(s);
       const int count = p.f.z.s - j * S::keys, slot = use & 1;
-      if (count < S::keys) mask_tail(s, count, lane);
+      if (count < S::keys) mask_columns(s, count, lane);
       float factor[2];
       const bool any = rescale(s, factor);
       exp_scores_packed<T>(w, s, p.f.z.scale_log2, r);
-      barrier_wait(m.w_free(slot), (use >> 1 & 1) ^ 1);
+      barrier_wait(m.weights().empty(slot), (use >> 1 & 1) ^ 1);
       store_factors(slot, any, factor);
       store_weights(slot, w);
-      barrier_arrive(m.w_full(slot));
+      barrier_arrive(m.weights().full(slot));
     }
     finish(use);
   }
@@ -260,9 +246,9 @@ struct WideScores {
         p.f.lse[at] = (r.row_max[h] + log2f(sum)) * kLn2;
     }
     const int slot = use & 1;
-    barrier_wait(m.w_free(slot), (use >> 1 & 1) ^ 1);
+    barrier_wait(m.weights().empty(slot), (use >> 1 & 1) ^ 1);
     store_factors(slot, true, factor);
-    barrier_arrive(m.w_full(slot));
+    barrier_arrive(m.weights().full(slot));
   }
 };
 
@@ -296,7 +282,7 @@ struct WideOutput {
 #pragma unroll
     for (int c = 0; c < steps; ++c) {
       const int stage = c % 2 * 2 + side;
-      barrier_wait(m.v_full(stage), c / 2);
+      barrier_wait(m.values().full(stage), c / 2);
       wgmma_fence();
 #pragma unroll
       for (int i = 0; i < S::values / 16; ++i) {
@@ -313,14 +299,14 @@ struct WideOutput {
       wgmma_commit();
       if (c == 0) continue;
       wgmma_wait<1>();
-      release_in_both(m.v_free((c - 1) % 2 * 2 + side));
+      release_in_both(m.values().empty((c - 1) % 2 * 2 + side));
     }
     wgmma_wait<0>();
     fence_accumulators(o[0]);
     fence_accumulators(o[1]);
-    release_in_both(m.v_free((steps - 1) % 2 * 2 + side));
+    release_in_both(m.values().empty((steps - 1) % 2 * 2 + side));
     __syncwarp();  // every lane has read its factors
-    if (lane == 0) barrier_arrive(m.w_free(slot));
+    if (lane == 0) barrier_arrive(m.weights().empty(slot));
   }
   __device__ __forceinline__ bool needs_rescale(int slot) const {
     return reinterpret_cast<const volatile int*>(memory + S::needs_rescale)[slot * 4 + warp] != 0;
@@ -330,11 +316,11 @@ struct WideOutput {
     int use = 0;
 #pragma unroll 1
     for (int j = t.begin; j < t.end; ++j, ++use) {
-      barrier_wait(m.w_full(use & 1), use >> 1 & 1);
+      barrier_wait(m.weights().full(use & 1), use >> 1 & 1);
       if (use > 0 && needs_rescale(use & 1)) multiply_rows(use & 1);
       add(use & 1, use == 0);
     }
-    barrier_wait(m.w_full(use & 1), use >> 1 & 1);
+    barrier_wait(m.weights().full(use & 1), use >> 1 & 1);
     if (p.splits > 1) return store_partial();
     multiply_rows(use & 1);
     Rows<T> to = out_rows_of<T>(p.f.z, p.f.o, t.head);
@@ -378,12 +364,10 @@ __global__ __launch_bounds__(WideShape::threads,
   if (threadIdx.x == 0) {
     constexpr int warps = 4;
     for (int i = 0; i < S::stages; ++i) {
-      barrier_init(m.k_full(i), 1), barrier_init(m.k_free(i), 2 * warps);
-      barrier_init(m.v_full(i), 1), barrier_init(m.v_free(i), 2 * warps);
+      m.keys().init(i, 1, 2 * warps);
+      m.values().init(i, 1, 2 * warps);
     }
-    for (int i = 0; i < 2; ++i) {
-      barrier_init(m.w_full(i), 32 * warps), barrier_init(m.w_free(i), 2 * warps);
-    }
+    for (int i = 0; i < 2; ++i) m.weights().init(i, 32 * warps, 2 * warps);
     barrier_init(m.q_full(), 1);
     barrier_init_done();
   }

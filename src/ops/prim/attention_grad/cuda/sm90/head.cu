@@ -3,9 +3,10 @@
 
 #include <algorithm>
 
-#include "backend/cuda/launch.h"
 #include "backend/cuda/generated/work_split.h"
+#include "backend/cuda/launch.h"
 #include "ops/prim/attention/cuda/tma_boxes.cuh"
+#include "ops/prim/attention/cuda/widths.h"
 #include "ops/prim/attention_grad/cuda/sm90/launch.cuh"
 
 namespace ebb::ops::cuda {
@@ -31,7 +32,8 @@ HeadGradKernel kernel_of_width(int blocks, int keys) {
 
 template <class T>
 HeadGradKernel kernel(const HeadSizes& z, int blocks) {
-  return z.width <= 32 ? kernel_of_width<T, 32>(blocks, z.s) : kernel_of_width<T, 64>(blocks, z.s);
+  return with_width<32, 64>(z.width,
+                            [&](auto d) { return kernel_of_width<T, d.value>(blocks, z.s); });
 }
 
 }  // namespace

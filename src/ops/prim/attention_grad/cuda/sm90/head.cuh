@@ -230,7 +230,7 @@ __device__ __forceinline__ void store_dkv(const HeadGradParams& p, const HeadGra
   store_tile<T>(dv_at, dv, 1.f);
   store_tile<T>(dk_at, dk, p.g.z.scale);
   fence_async();
-  barrier_sync(1 + w.group, 128);  // dk and dv are complete
+  named_barrier_sync(1 + w.group, 128);  // dk and dv are complete
   if (threadIdx.x % 128 != 0) return;
   store_box(p.dv, dv_at, {0, 64 * w.group, w.a, w.n});
   store_box(p.dk, dk_at, {0, 64 * w.group, w.a, w.n});
@@ -243,7 +243,7 @@ __device__ __forceinline__ void store_dq(const HeadGradParams& p, const HeadGrad
   const uint32_t q = w.at + S::queries + b * S::block_bytes;
   store_tile<T>(q, dq, p.g.z.scale);
   fence_async();
-  barrier_sync(1 + w.group, 128);  // dq is complete
+  named_barrier_sync(1 + w.group, 128);  // dq is complete
   if (threadIdx.x % 128 == 0) store_box(p.dq, q, {0, 64 * b, w.a, w.n});
 }
 

@@ -4,6 +4,7 @@
 // dv += p do, dk += ds q, dq += ds^T k (s, p, dp and ds: keys by queries).
 #pragma once
 
+#include "ops/prim/attention/cuda/widths.h"
 #include "ops/prim/attention_grad/cuda/sm90/table.cuh"
 
 namespace ebb::ops::cuda {
@@ -24,6 +25,7 @@ struct LongWork {
   unsigned char* memory;
   uint32_t at;  // address of memory
   int group;    // 0 or 1: which 64 keys
+  LongPipelines<D> pipelines{at};
 };
 // A query block and a tile; `tiles` and `count` number both within this thread block.
 template <bool Causal>
@@ -159,6 +161,13 @@ __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D
                                   threadIdx.x % 32);
 }
 
+// *to += v as one vectorised reduction.
+__device__ __forceinline__ void add_to(float4* to, const float (&v)[4]) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(v[0]),
+               "f"(v[1]), "f"(v[2]), "f"(v[3])
+               : "memory");
+}
+
 // Adds the tile's dq of a query block to dq_accum; the last tile writes the result instead.
 template <class T, int D, bool Causal>
 __device__ __forceinline__ void add_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
@@ -185,11 +194,11 @@ template <class T, int D, bool Causal>
 __device__ __forceinline__ void finish_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
                                           const Iteration<Causal>& o) {
   fence_accumulators(dq);
-  arrive<D>(w.at, PipelineBarrier::ds_empty, o.count);
-  if (o.last) arrive<D>(w.at, PipelineBarrier::keys_empty, o.tiles);
-  if (w.p.sizes.key_blocks > 1) wait_for<D>(w.at, PipelineBarrier::dq_acquired, o.count);
+  w.pipelines.ds.release(o.count);
+  if (o.last) w.pipelines.keys.release(o.tiles);
+  if (w.p.sizes.key_blocks > 1) w.pipelines.dq.wait(o.count);
   add_dq<T, D>(dq, w, o);
-  if (w.p.sizes.key_blocks > 1) arrive<D>(w.at, PipelineBarrier::dq_added, o.count);
+  if (w.p.sizes.key_blocks > 1) w.pipelines.dq.release(o.count);
 }
 
 // Accumulates a query block into dk and dv. Software-pipelined: on return the GEMM of dk is still
@@ -209,30 +218,30 @@ __device__ __forceinline__ void process_query_block(const LongWork<D>& w,
   ScoreAccumulators<D> s, dp;
   DqAccumulators<D> dq;
   Packed<D> weights, ds;
-  wait_for<D>(w.at, PipelineBarrier::q_full, o.count);
+  w.pipelines.q.wait(o.count);
   start_scores<T, D>(s, keys + S::k, q);
   wgmma_wait<1>();  // dk of the previous block
   fence_accumulators(dk);
-  if (o.count > 0) arrive<D>(w.at, PipelineBarrier::q_empty, o.count - 1);
-  wait_for<D>(w.at, PipelineBarrier::dout_full, o.count);
+  if (o.count > 0) w.pipelines.q.release(o.count - 1);
+  w.pipelines.dout.wait(o.count);
   start_scores<T, D>(dp, keys + S::v, dout);
   wgmma_wait<1>();  // s
   fence_accumulators(s);
   pack_probabilities<T, D>(weights, s, w, o);
   start_dkv<T, D>(dv, weights, dout);
-  if (o.count > 0) wait_for<D>(w.at, PipelineBarrier::ds_full, o.count - 1);
+  if (o.count > 0) w.pipelines.ds.wait(o.count - 1);
   start_dq<T, D>(dq, w, before);
   wgmma_wait<2>();  // dp
   fence_accumulators(dp);
   differentiate<T>(ds, weights, dp,
                    reinterpret_cast<const float*>(w.memory + S::delta + slot * S::stats_bytes));
-  wait_free<D>(w.at, PipelineBarrier::ds_empty, o.count);
+  w.pipelines.ds.acquire(o.count);
   store_ds<D>(w, ds, o.count);
-  arrive<D>(w.at, PipelineBarrier::ds_full, o.count);
+  w.pipelines.ds.commit(o.count);
   start_dkv<T, D>(dk, ds, q);
   wgmma_wait<1>();  // dv, dq
   fence_accumulators(dv);
-  arrive<D>(w.at, PipelineBarrier::dout_empty, o.count);
+  w.pipelines.dout.release(o.count);
   if (o.count > 0) finish_dq<T, D>(dq, w, before);
 }
 
@@ -274,7 +283,7 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
     clear(dv);
     fence_accumulators(dk);
     fence_accumulators(dv);
-    wait_for<D>(w.at, PipelineBarrier::keys_full, tiles);
+    w.pipelines.keys.wait(tiles);
     auto x = t.begin(w.p.sizes);
 #pragma unroll 1
     for (int j = 0; j < t.blocks; ++count, ++j, x = t.next(x, j, w.p.sizes)) {
@@ -291,7 +300,7 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
     ++tiles;
     if (LongTile<Causal>::more(w.p.sizes, gridDim.x, i)) continue;
     DqAccumulators<D> dq;
-    wait_for<D>(w.at, PipelineBarrier::ds_full, before.count);
+    w.pipelines.ds.wait(before.count);
     start_dq<T, D>(dq, w, before);
     wgmma_wait<0>();
     finish_dq<T, D>(dq, w, before);
@@ -417,15 +426,14 @@ LongKernel long_kernel_of_width() {
 }
 template <class T>
 LongKernel long_kernel(int width) {
-  if (width <= 40) return long_kernel_of_width<T, 40, false>();
-  if (width <= 64) return long_kernel_of_width<T, 64, false>();
-  if (width <= 80) return long_kernel_of_width<T, 80, false>();
-  return long_kernel_of_width<T, 128, false>();
+  return with_width<40, 64, 80, 128>(
+      width, [](auto d) { return long_kernel_of_width<T, d.value, false>(); });
 }
 // Text models have heads of these widths.
 template <class T>
 LongKernel causal_long_kernel(int width) {
-  return width <= 64 ? long_kernel_of_width<T, 64, true>() : long_kernel_of_width<T, 128, true>();
+  return with_width<64, 128>(width,
+                             [](auto d) { return long_kernel_of_width<T, d.value, true>(); });
 }
 
 }  // namespace ebb::ops::cuda

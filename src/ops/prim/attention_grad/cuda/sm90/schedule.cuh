@@ -5,8 +5,7 @@
 #include <type_traits>
 
 #include "backend/cuda/attention/wgmma.cuh"
-#include "backend/cuda/kit/mbarrier.cuh"
-#include "backend/cuda/kit/wgmma.cuh"
+#include "backend/cuda/kit/pipeline.cuh"
 #include "ops/prim/attention_grad/cuda/blocks.cuh"
 #include "ops/prim/attention_grad/cuda/sm90/tiles.h"
 
@@ -56,29 +55,40 @@ struct LongShape {
   static constexpr int dkv_tiles = 2 * keys / 64;  // dk and dv of a key block, 64 rows each
 };
 
-// mbarriers, two stages each: key tiles (k and v), query blocks (q, do, ds), dq semaphores.
-enum class PipelineBarrier : int {
-  keys_full,
-  keys_empty,
-  q_full,
-  q_empty,
-  dout_full,
-  dout_empty,
-  ds_full,
-  ds_empty,
-  dq_acquired,  // the semaphore lets this tile add its dq
-  dq_added,     // dq has been added
-  count
+// A pipeline of two stages, by the number of a use. Of the consumers every warp arrives once.
+struct TwoStages : Pipeline<2> {
+  __device__ __forceinline__ void acquire(int use) const {
+    producer_acquire(pipeline_state<2>(use));
+  }
+  __device__ __forceinline__ void commit(int use) const { arrive(full(use & 1)); }
+  __device__ __forceinline__ void wait(int use) const { consumer_wait(pipeline_state<2>(use)); }
+  __device__ __forceinline__ void release(int use) const { arrive(empty(use & 1)); }
+  __device__ __forceinline__ void wait_released(int use) const {
+    const auto s = pipeline_state<2>(use);
+    barrier_wait(empty(s.index), s.phase);
+  }
+
+ private:
+  __device__ static __forceinline__ void arrive(uint32_t barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
+  }
 };
 
-// The stage of use number `count`, and the parity of its phase.
-struct Use2 {
-  int slot;
-  uint32_t parity;
+// Of key tiles (k and v), of query blocks (q, do, ds), and of dq, whose full barriers say that the
+// semaphore lets this tile add its dq, and whose empty ones that it has been added. Each has four
+// barriers.
+template <int D>
+struct LongPipelines {
+  TwoStages keys, q, dout, ds, dq;
+
+  __device__ __forceinline__ explicit LongPipelines(uint32_t memory)
+      : keys{memory + LongShape<D>::barriers},
+        q{keys.barriers, 4},
+        dout{keys.barriers, 8},
+        ds{keys.barriers, 12},
+        dq{keys.barriers, 16} {}
 };
-__device__ __forceinline__ Use2 use2(int count) {
-  return {count & 1, static_cast<uint32_t>(count >> 1 & 1)};
-}
 
 // A query block, of head `head` of a sample; `count`: its number among those that the thread block
 // processes.
@@ -87,39 +97,18 @@ struct Block {
 };
 
 template <int D>
-__device__ __forceinline__ uint32_t barrier_at(uint32_t memory, PipelineBarrier barrier, int slot) {
-  return memory + LongShape<D>::barriers + (static_cast<int>(barrier) * 2 + slot) * 8;
-}
-// Waits for the phase of use number `count`.
-template <int D>
-__device__ __forceinline__ void wait_for(uint32_t memory, PipelineBarrier barrier, int count) {
-  const Use2 u = use2(count);
-  barrier_wait(barrier_at<D>(memory, barrier, u.slot), u.parity);
-}
-// Waits for the previous phase of the same stage.
-template <int D>
-__device__ __forceinline__ void wait_free(uint32_t memory, PipelineBarrier barrier, int count) {
-  const Use2 u = use2(count);
-  barrier_wait(barrier_at<D>(memory, barrier, u.slot), u.parity ^ 1);
-}
-// Every consumer warp arrives once.
-template <int D>
-__device__ __forceinline__ void arrive(uint32_t memory, PipelineBarrier barrier, int count) {
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) barrier_arrive(barrier_at<D>(memory, barrier, count & 1));
-}
-
-template <int D>
 __device__ __forceinline__ void init_barriers(uint32_t memory) {
-  constexpr int warps = 4 * LongShape<D>::groups;
-  for (int i = 0; i < static_cast<int>(PipelineBarrier::count); ++i) {
-    const auto barrier = static_cast<PipelineBarrier>(i);
-    const bool one = barrier == PipelineBarrier::keys_full || barrier == PipelineBarrier::q_full ||
-                     barrier == PipelineBarrier::dout_full;
-    const unsigned arrivals = one ? 1 : barrier == PipelineBarrier::dq_acquired ? 2 : warps;
-    for (int slot = 0; slot < 2; ++slot)
-      barrier_init(barrier_at<D>(memory, barrier, slot), arrivals);
-  }
+  constexpr unsigned warps = 4 * LongShape<D>::groups;
+  const LongPipelines<D> of(memory);
+  const auto init = [](const Pipeline<2>& p, unsigned producers, unsigned consumers) {
+    for (int i = 0; i < 2; ++i) barrier_init(p.full(i), producers);
+    for (int i = 0; i < 2; ++i) barrier_init(p.empty(i), consumers);
+  };
+  init(of.keys, 1, warps);
+  init(of.q, 1, warps);
+  init(of.dout, 1, warps);
+  init(of.ds, warps, warps);
+  init(of.dq, 2, warps);
   barrier_init_done();
 }
 
@@ -143,14 +132,15 @@ template <int D>
 __device__ __forceinline__ void load_queries(const LongParams& p, uint32_t memory, bool dout,
                                              const Block& b) {
   using S = LongShape<D>;
+  const LongPipelines<D> of(memory);
+  const TwoStages& pipeline = dout ? of.dout : of.q;
   const int slot = b.count & 1;
-  wait_free<D>(memory, dout ? PipelineBarrier::dout_empty : PipelineBarrier::q_empty, b.count);
-  const uint32_t barrier =
-      barrier_at<D>(memory, dout ? PipelineBarrier::dout_full : PipelineBarrier::q_full, slot);
-  barrier_expect(barrier, S::query_bytes + S::stats_bytes);
-  load_rows<D>(dout ? p.dout : p.q, {memory + (dout ? S::dout : S::q) + slot * S::query_bytes,
-                                     barrier, b.sample, b.head, b.block * S::queries, S::queries});
-  load_bytes(memory + (dout ? S::delta : S::lse_log2) + slot * S::stats_bytes, barrier,
+  pipeline.acquire(b.count);
+  const uint32_t full = pipeline.full(slot);
+  barrier_expect(full, S::query_bytes + S::stats_bytes);
+  load_rows<D>(dout ? p.dout : p.q, {memory + (dout ? S::dout : S::q) + slot * S::query_bytes, full,
+                                     b.sample, b.head, b.block * S::queries, S::queries});
+  load_bytes(memory + (dout ? S::delta : S::lse_log2) + slot * S::stats_bytes, full,
              (dout ? p.g.delta : p.g.lse_log2) + (b.sample * p.g.z.a + b.head) * p.g.pitch +
                  b.block * S::queries,
              S::stats_bytes);
@@ -165,13 +155,14 @@ __device__ __forceinline__ void load_tiles(const LongParams& p, uint32_t memory)
   for (int i = blockIdx.x; i < p.sizes.tiles; i += gridDim.x) {
     const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
     if (Causal && t.blocks == 0) continue;
+    const TwoStages pipeline = LongPipelines<D>(memory).keys;
     const int slot = tiles & 1, key = t.key_block * S::keys;
-    wait_free<D>(memory, PipelineBarrier::keys_empty, tiles);
-    const uint32_t barrier = barrier_at<D>(memory, PipelineBarrier::keys_full, slot);
-    barrier_expect(barrier, 2 * S::key_bytes);
+    pipeline.acquire(tiles);
+    const uint32_t full = pipeline.full(slot), skip = slot * S::key_bytes;
+    barrier_expect(full, 2 * S::key_bytes);
     const int sample = t.head / heads, head = t.head % heads;
-    load_rows<D>(p.k, {memory + S::k + slot * S::key_bytes, barrier, sample, head, key, S::keys});
-    load_rows<D>(p.v, {memory + S::v + slot * S::key_bytes, barrier, sample, head, key, S::keys});
+    load_rows<D>(p.k, {memory + S::k + skip, full, sample, head, key, S::keys});
+    load_rows<D>(p.v, {memory + S::v + skip, full, sample, head, key, S::keys});
     auto x = t.begin(p.sizes);
     for (int j = 0; j < t.blocks; ++blocks, ++j, x = t.next(x, j, p.sizes)) {
       const int query_head = head * p.g.z.group + x.head(p.sizes);
@@ -199,32 +190,35 @@ __device__ __forceinline__ void wait_semaphore(const unsigned* semaphore, unsign
 // One thread waits for the semaphore, and lets the consumers of this thread block add dq.
 template <int D, bool Causal>
 __device__ __forceinline__ void acquire_dq(const LongParams& p, uint32_t memory) {
+  const TwoStages dq = LongPipelines<D>(memory).dq;
   int blocks = 0;
   for (int i = blockIdx.x; i < p.sizes.tiles; i += gridDim.x) {
     const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
     auto x = t.begin(p.sizes);
     for (int j = 0; j < t.blocks; ++blocks, ++j, x = t.next(x, j, p.sizes)) {
-      if (blocks >= 2) wait_for<D>(memory, PipelineBarrier::dq_added, blocks - 2);
+      if (blocks >= 2) dq.wait_released(blocks - 2);
       wait_semaphore(p.dq_semaphore + t.head * p.sizes.query_blocks + x.index(p.sizes),
                      static_cast<unsigned>(t.turn(x.index(p.sizes), p.turns).rank()));
-      barrier_arrive(barrier_at<D>(memory, PipelineBarrier::dq_acquired, blocks & 1));
+      barrier_arrive(dq.full(blocks & 1));
     }
   }
 }
 
 // Two threads, for even and odd query blocks, release the semaphore after dq has been added: their
-// fences take as long as a block. dq_acquired waits for them too, so that neither misses a phase.
+// fences take as long as a block. The full barriers wait for them too, so that neither misses a
+// phase.
 template <int D, bool Causal>
 __device__ __forceinline__ void release_dq(const LongParams& p, uint32_t memory, int slot) {
+  const TwoStages dq = LongPipelines<D>(memory).dq;
   int blocks = 0;
-  barrier_arrive(barrier_at<D>(memory, PipelineBarrier::dq_acquired, slot));
+  barrier_arrive(dq.full(slot));
   for (int i = blockIdx.x; i < p.sizes.tiles; i += gridDim.x) {
     const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
     auto x = t.begin(p.sizes);
     for (int j = 0; j < t.blocks; ++blocks, ++j, x = t.next(x, j, p.sizes)) {
       if ((blocks & 1) != slot) continue;
-      wait_for<D>(memory, PipelineBarrier::dq_added, blocks);
-      barrier_arrive(barrier_at<D>(memory, PipelineBarrier::dq_acquired, slot));
+      dq.wait_released(blocks);
+      barrier_arrive(dq.full(slot));
       const Turn turn = t.turn(x.index(p.sizes), p.turns);
       if (!turn.last())
         store_release(p.dq_semaphore + t.head * p.sizes.query_blocks + x.index(p.sizes),
