@@ -18,7 +18,9 @@ using testing::Output;
 class Ranks : public testing::Program {
  protected:
   Output run(const std::string& words, const std::string& before = "") {
-    return testing::run_command(str(before, " '", testing::rank_program_path(), "' ", words));
+    // whose standard error is taken too, also of what runs in the background
+    return testing::run_command(
+        str("{ ", before, " '", testing::rank_program_path(), "' ", words, "; }"));
   }
 
   // All end with the code of a fault, and one line, which is like `line`, says why.
@@ -60,6 +62,14 @@ TEST_F(Ranks, rank_0_that_is_stopped__ends_all) {
              R"(host or network is gone \(step \d\))");
 }
 
+TEST_F(Ranks, rank_0_that_is_stopped_and_goes_on__finds_that_all_is_said) {
+  const Output out =
+      run("copies=2 stop rank=0 silence=1 & sleep 2.5; "
+          "kill -CONT $(cut -d' ' -f1 /proc/$!/task/$!/children); wait $!");
+  EXPECT_EQ(out.code, 2);
+  EXPECT_EQ(std::count(out.text.begin(), out.text.end(), '\n'), 1) << out.text;
+}
+
 TEST_F(Ranks, one_that_hangs__ends_all) {
   expect_end("copies=3 hang rank=1 batch=1",
              R"(ranks: rank 1 \(host \S+, pid \d+\) keeps the others waiting \(step 3, preparing )"
@@ -92,7 +102,7 @@ TEST_F(Ranks, an_error_that_leaves_the_group__ends_all_and_is_not_lost) {
 
 TEST_F(Ranks, leaving_in_any_order__is_no_fault) {
   for (const char* rank : {"0", "1"}) {
-    const Output out = run(str("copies=3 leave rank=", rank));
+    const Output out = run(str("copies=3 leave seconds=0.3 rank=", rank));
     EXPECT_EQ(out.code, 0);
     EXPECT_EQ(out.text, "");
   }

@@ -22,7 +22,7 @@ enum class Kind : uint8_t {
   texts,     // of all
   failed,    // to rank 0: the error that ends me
   goodbye,   // I leave, and all is well
-  end,       // all have to end; rank 0 has said why
+  end,       // all have to end, and why has been said; of rank 0, or of rank 1 where 0 is gone
 };
 constexpr uint8_t kinds = 10;
 

@@ -61,6 +61,7 @@ class Hub final : public Control {
     if (f.kind == Kind::text) take_text(rank, f.body);
     if (f.kind == Kind::failed) watch_.failed(rank, f.body, now());
     if (f.kind == Kind::goodbye) watch_.left(rank);
+    if (f.kind == Kind::end) leave();
   }
 
   void take_text(int64_t rank, std::string text) {

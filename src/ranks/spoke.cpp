@@ -96,6 +96,8 @@ class Spoke final : public Control {
     if (!gone && !silent) return;
     if (error_) end_with(*error_);
     if (rank_ != 1) leave();
+    hub_.send(Kind::end);  // one that was stopped and goes on finds that all is said
+    hub_.flush();
     end_with(str("ranks: ", member(0),
                  gone ? " ended without a word"
                       : " gives no sign of life: it is stopped, or its host or network is gone",
