@@ -19,8 +19,10 @@ void reference(const Signature&, std::span<const RefArray> in, std::span<RefArra
 }
 
 std::vector<Example> examples() {
-  return {{.label = "one_rank", .in = {{DType::f32, {6, 5}}}},
-          {.label = "two_operands", .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
+  return {{.label = "one_rank", .attrs = Collective{}, .in = {{DType::f32, {6, 5}}}},
+          {.label = "two_operands",
+           .attrs = Collective{},
+           .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
 }
 
 }  // namespace

@@ -24,8 +24,10 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
 }
 
 std::vector<Example> examples() {
-  return {{.label = "one_rank", .in = {{DType::f32, {6, 5}}}},
-          {.label = "two_operands", .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
+  return {{.label = "one_rank", .attrs = Collective{}, .in = {{DType::f32, {6, 5}}}},
+          {.label = "two_operands",
+           .attrs = Collective{},
+           .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
 }
 
 }  // namespace
