@@ -53,15 +53,18 @@ PreviewTarget parse_preview(const std::string& text) {
 }
 
 // The picture that the run is for is worth more.
-void PreviewOutput::show(const StepView& step) {
+void PreviewOutput::show(const StepView& step, std::mutex& telling) {
   if (ended_ || step.step % target_.every != 0) return;
   shown_ = true;
   try {
-    make(step);
+    const Tensor picture = picture_of(step);
+    const std::lock_guard lock(telling);
+    write(picture);
   } catch (const Cancelled&) {
     throw;
   } catch (const Error& e) {
     ended_ = true;
+    const std::lock_guard lock(telling);
     if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);  // the line of progress
     std::fprintf(stderr, "warning: --preview: %s; goes on without previews\n",
                  printable(e.what()).c_str());
@@ -74,12 +77,15 @@ void PreviewOutput::check_shown() const {
                  static_cast<long long>(target_.every));
 }
 
-void PreviewOutput::make(const StepView& step) {
+Tensor PreviewOutput::picture_of(const StepView& step) const {
   const Tensor bytes = to_pixels(preview_(step.denoised()));
   std::vector<Tensor> images;
   for (int64_t i = 0; i < bytes.shape()[0]; ++i) images.push_back(image_at(bytes, i));
   const auto columns = static_cast<int64_t>(std::ceil(std::sqrt(std::ssize(images))));
-  const Tensor image = images.size() == 1 ? images[0] : io::image_grid(images, columns, 1);
+  return images.size() == 1 ? images[0] : io::image_grid(images, columns, 1);
+}
+
+void PreviewOutput::write(const Tensor& image) {
   if (!target_.file.empty()) return io::write_picture(target_.file, image, {});
   const std::string text = terminal_text(image, terminal_columns() - 1);
   // over the line of progress and, on a terminal, the picture before

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "pipeline/preview.h"
@@ -22,13 +23,14 @@ class PreviewOutput {
       : target_(std::move(target)), preview_(std::move(preview)) {}
   // The pictures of a batch as a grid. A file is replaced as a whole; on a terminal the picture
   // before is overwritten. Where one cannot be made or written there is a warning, and no more are
-  // made. Throws Cancelled.
-  void show(const StepView& step);
+  // made. `telling` is held while it writes, not while the picture is made. Throws Cancelled.
+  void show(const StepView& step, std::mutex& telling);
   // Behind the run: a warning where it had too few steps for any.
   void check_shown() const;
 
  private:
-  void make(const StepView& step);
+  Tensor picture_of(const StepView& step) const;
+  void write(const Tensor& picture);
   PreviewTarget target_;
   Preview preview_;
   bool ended_ = false, shown_ = false;

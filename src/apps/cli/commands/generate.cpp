@@ -204,11 +204,7 @@ RunEvents events_of(const Running& r, std::optional<PreviewOutput>& preview) {
     say_changed_files(&r.line);
     r.files.add(p);
   };
-  if (preview)
-    out.step = [r, &preview](const StepView& s) {
-      const std::lock_guard lock(r.telling);
-      preview->show(s);
-    };
+  if (preview) out.step = [r, &preview](const StepView& s) { preview->show(s, r.telling); };
   out.planned = [r](const RunMemory& m) {
     const std::lock_guard lock(r.telling);
     r.line.finish();  // which is shown again

@@ -10,11 +10,12 @@ std::vector<Type> infer(const Signature& s) {
   return infer_collective(s, s.as<Collective>().ranks, 1);
 }
 
-// Sums are of f32, as gradients of weights are.
+// Sums are made in f32, as those of weights' gradients are.
 std::vector<Value> vjp(const VjpCall& c) {
+  const int64_t ranks = c.sig.as<Collective>().ranks;
   std::vector<Value> out;
   for (const Value& d : c.dout)
-    out.push_back(d ? reduce_scatter(cast(d, DType::f32), c.sig.as<Collective>().ranks) : Value{});
+    out.push_back(d ? cast(reduce_scatter(cast(d, DType::f32), ranks), d.dtype()) : Value{});
   return out;
 }
 
