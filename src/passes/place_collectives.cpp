@@ -243,7 +243,7 @@ class Placing {
   const Graph& g_;
   const PlaceCollectives& how_;
   Rewriter rw_;
-  int64_t end_ = 0;                                // of the first part of the step
+  int64_t end_ = 0;                                // of the first part; 0: there is one part
   std::vector<Kind> kind_;                         // by node
   std::vector<bool> given_, gathered_;             // by value: of inputs; of `ahead` collectives
   std::vector<std::array<int64_t, parts>> first_;  // by value and part: its first reader

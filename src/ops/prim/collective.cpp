@@ -20,6 +20,28 @@ std::vector<Type> infer_collective(const Signature& s, int64_t scale, int64_t sh
   return out;
 }
 
+namespace {
+
+std::vector<Example> examples() {
+  return {{.label = "one_rank", .attrs = Collective{}, .in = {{DType::f32, {6, 5}}}},
+          {.label = "two_operands",
+           .attrs = Collective{},
+           .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
+}
+
+}  // namespace
+
+OpDef collective_op(std::string_view name, decltype(OpDef::infer) infer, decltype(OpDef::vjp) vjp,
+                    decltype(OpDef::reference) reference) {
+  return {.name = name,
+          .attrs = +[] { return Attrs(Collective{}); },
+          .infer = infer,
+          .vjp = vjp,
+          .reference = reference,
+          .collective = true,
+          .examples = examples};
+}
+
 bool can_run_collective(const Signature& s, const Device& device) {
   const int64_t ranks = s.as<Collective>().ranks;
   return ranks == 1 || (device.communicator() && device.communicator()->ranks() == ranks);

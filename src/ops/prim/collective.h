@@ -19,6 +19,10 @@ struct Collective {
 // Error where they cannot be.
 std::vector<Type> infer_collective(const Signature& sig, int64_t scale, int64_t share);
 
+// A collective's definition: what all have, and what tells them apart.
+OpDef collective_op(std::string_view name, decltype(OpDef::infer) infer, decltype(OpDef::vjp) vjp,
+                    decltype(OpDef::reference) reference);
+
 // The kernel of a collective: what `method` of the device's communicator does; a copy where there
 // is one rank. Element counts are those of the smaller side, results or operands.
 using CollectiveMethod = void (Communicator::*)(std::span<const Communicator::Operand>);

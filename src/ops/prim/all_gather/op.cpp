@@ -25,23 +25,10 @@ void reference(const Signature&, std::span<const RefArray> in, std::span<RefArra
     for (size_t k = 0; k < out[i].v.size(); ++k) out[i].v[k] = in[i].v[k % in[i].v.size()];
 }
 
-std::vector<Example> examples() {
-  return {{.label = "one_rank", .attrs = Collective{}, .in = {{DType::f32, {6, 5}}}},
-          {.label = "two_operands",
-           .attrs = Collective{},
-           .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
-}
-
 }  // namespace
 
 const OpDef& def::all_gather() {
-  static const OpDef d{.name = "all_gather",
-                       .attrs = +[] { return Attrs(Collective{}); },
-                       .infer = infer,
-                       .vjp = vjp,
-                       .reference = reference,
-                       .collective = true,
-                       .examples = examples};
+  static const OpDef d = collective_op("all_gather", infer, vjp, reference);
   return d;
 }
 

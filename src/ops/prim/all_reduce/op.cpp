@@ -19,23 +19,10 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
     for (size_t k = 0; k < in[i].v.size(); ++k) out[i].v[k] = ranks * in[i].v[k];
 }
 
-std::vector<Example> examples() {
-  return {{.label = "one_rank", .attrs = Collective{}, .in = {{DType::f32, {6, 5}}}},
-          {.label = "two_operands",
-           .attrs = Collective{},
-           .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
-}
-
 }  // namespace
 
 const OpDef& def::all_reduce() {
-  static const OpDef d{.name = "all_reduce",
-                       .attrs = +[] { return Attrs(Collective{}); },
-                       .infer = infer,
-                       .vjp = vjp,
-                       .reference = reference,
-                       .collective = true,
-                       .examples = examples};
+  static const OpDef d = collective_op("all_reduce", infer, vjp, reference);
   return d;
 }
 

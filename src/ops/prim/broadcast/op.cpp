@@ -18,23 +18,10 @@ void reference(const Signature&, std::span<const RefArray> in, std::span<RefArra
   for (size_t i = 0; i < in.size(); ++i) out[i].v = in[i].v;
 }
 
-std::vector<Example> examples() {
-  return {{.label = "one_rank", .attrs = Collective{}, .in = {{DType::f32, {6, 5}}}},
-          {.label = "two_operands",
-           .attrs = Collective{},
-           .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
-}
-
 }  // namespace
 
 const OpDef& def::broadcast() {
-  static const OpDef d{.name = "broadcast",
-                       .attrs = +[] { return Attrs(Collective{}); },
-                       .infer = infer,
-                       .vjp = vjp,
-                       .reference = reference,
-                       .collective = true,
-                       .examples = examples};
+  static const OpDef d = collective_op("broadcast", infer, vjp, reference);
   return d;
 }
 

@@ -23,23 +23,10 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
     for (size_t k = 0; k < out[i].v.size(); ++k) out[i].v[k] = ranks * in[i].v[k];
 }
 
-std::vector<Example> examples() {
-  return {{.label = "one_rank", .attrs = Collective{}, .in = {{DType::f32, {6, 5}}}},
-          {.label = "two_operands",
-           .attrs = Collective{},
-           .in = {{DType::f32, {7}}, {DType::bf16, {4, 3}}}}};
-}
-
 }  // namespace
 
 const OpDef& def::reduce_scatter() {
-  static const OpDef d{.name = "reduce_scatter",
-                       .attrs = +[] { return Attrs(Collective{}); },
-                       .infer = infer,
-                       .vjp = vjp,
-                       .reference = reference,
-                       .collective = true,
-                       .examples = examples};
+  static const OpDef d = collective_op("reduce_scatter", infer, vjp, reference);
   return d;
 }
 
