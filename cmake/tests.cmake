@@ -92,17 +92,13 @@ if(NOT EBB_SANITIZE)
   set_source_files_properties(
     ${CMAKE_SOURCE_DIR}/src/torch/torch_test.cpp
     PROPERTIES COMPILE_DEFINITIONS EBB_STAND_IN_TORCH="$<TARGET_FILE:stand_in_torch>")
-endif()
 
-if(NOT EBB_SANITIZE)
   add_library(fake_nccl SHARED ${support}/fake_nccl.cpp)
   target_link_libraries(fake_nccl PRIVATE ebb_options)
   set_source_files_properties(
     ${CMAKE_SOURCE_DIR}/src/backend/cuda/nccl/nccl_test.cpp
     PROPERTIES COMPILE_DEFINITIONS EBB_FAKE_NCCL="$<TARGET_FILE:fake_nccl>")
-endif()
 
-if(NOT EBB_SANITIZE)
   # What tests run as several ranks.
   add_executable(rank_program ${support}/rank_program.cpp)
   target_include_directories(rank_program PRIVATE tests)
