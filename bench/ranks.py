@@ -3,9 +3,11 @@
 split, and PyTorch's DistributedDataParallel with torch.compile, interleaved in one run.
 
     python bench/ranks.py --gpus 2
-    python bench/ranks.py --gpus 2 --cases dit_xl2 --shards none optimizer --rounds 2
+    python bench/ranks.py --gpus 2 4 --cases dit_xl2 --shards none optimizer --rounds 2
 
-Every rank has the case's batch (weak scaling): with N GPUs a step trains N times the images. Needs
+Every rank has the case's batch (weak scaling): with N GPUs a step trains N times the images.
+PyTorch on one GPU is compiled and captured, its fastest way; under DistributedDataParallel, which
+cannot be captured here, it is compiled. Needs
 build/ebb with CUDA, NCCL, and for the other side a Python with PyTorch (--python; --only ebb leaves
 it out). Prints a table and appends JSON lines to bench/results/ranks.jsonl. The exit code is 0 only
 if there is a figure for everything.
@@ -23,12 +25,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CASES = ["unet64", "adm64", "dit_xl2"]
 ATTENTION = {"dit_xl2": ["--attention", "cudnn_attention", "flash_attention",
                          "efficient_attention", "math"]}
+CAPTURED = {"dit_xl2": "blocks_graph"}  # of the others compile_graph
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpus", type=int, required=True)
+    parser.add_argument("--gpus", type=int, nargs="+", required=True, help="numbers of GPUs")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
     parser.add_argument("--shards", nargs="+", choices=["none", "optimizer", "weights"],
                         default=["none", "optimizer", "weights"])
@@ -57,22 +60,29 @@ def ebb_step(args, case, gpus, shard):
 
 
 def torch_step(args, case, gpus):
+    start = [args.python]
+    if gpus > 1:
+        start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", gpus]
+    mode = "compile" if gpus > 1 else CAPTURED.get(case, "compile_graph")
     script = ROOT / "bench/torch/gpu_step.py"
-    start = [args.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", gpus]
-    line = last_line([*start, script, case, "--modes", "compile", *ATTENTION.get(case, [])])
+    line = last_line([*start, script, case, "--modes", mode, *ATTENTION.get(case, [])])
     return line and {"ms": line["median_ms"], "memory_gb": line.get("peak_gib", 0) * 1.073741824}
 
 
 def sides(args):
-    """What is measured, by name."""
+    """What is measured: {(name, number of GPUs): how}."""
     out = {}
     if args.only != "torch":
-        out["ebb, one"] = lambda case: ebb_step(args, case, 1, "none")
-        for shard in args.shards:
-            out[f"ebb, {shard}"] = lambda case, s=shard: ebb_step(args, case, args.gpus, s)
+        out["ebb", 1] = lambda case: ebb_step(args, case, 1, "none")
     if args.only != "ebb":
-        out["torch, one"] = lambda case: torch_step(args, case, 1)
-        out["torch, DDP"] = lambda case: torch_step(args, case, args.gpus)
+        out["torch", 1] = lambda case: torch_step(args, case, 1)
+    for gpus in args.gpus:
+        if args.only != "torch":
+            for shard in args.shards:
+                out[f"ebb, {shard}", gpus] = (
+                    lambda case, n=gpus, s=shard: ebb_step(args, case, n, s))
+        if args.only != "ebb":
+            out["torch, DDP", gpus] = lambda case, n=gpus: torch_step(args, case, n)
     return out
 
 
@@ -85,29 +95,30 @@ def main():
     args = arguments()
     whole, gpu = True, gpu_name()
     for case in args.cases:
-        found = {name: [] for name in sides(args)}
+        found = {side: [] for side in sides(args)}
         for _ in range(args.rounds):
-            for name, measure in sides(args).items():
+            for side, measure in sides(args).items():
                 result = measure(case)
                 whole = whole and result is not None
                 if result:
-                    found[name].append(result)
-                    print(f"{case} {name}: {result['ms']:.3f} ms", file=sys.stderr, flush=True)
+                    found[side].append(result)
+                    print(f"{case} {side[0]}, {side[1]} GPU: {result['ms']:.3f} ms",
+                          file=sys.stderr, flush=True)
         report(args, case, gpu, found)
     return 0 if whole else 1
 
 
 def report(args, case, gpu, found):
     """A row a side: milliseconds, scaling against the same side on one GPU, memory."""
-    ms = {name: statistics.median(r["ms"] for r in all) for name, all in found.items() if all}
-    print(f"\n{case}, {args.gpus} x {gpu}, milliseconds a step, each GPU with the case's batch")
-    for name, value in ms.items():
-        one = ms.get(name.split(",")[0] + ", one")
+    ms = {side: statistics.median(r["ms"] for r in all) for side, all in found.items() if all}
+    print(f"\n{case}, {gpu}, milliseconds a step, each GPU with the case's batch")
+    for (name, gpus), value in ms.items():
+        one = ms.get((name.split(",")[0], 1))
         scaling = one / value if one else float("nan")
-        memory = found[name][-1]["memory_gb"]
-        print(f"  {name:16} {value:9.3f} ms  {100 * scaling:6.1f} %  {memory:6.2f} GB")
-        line = {"bench": "ranks", "case": case, "side": name, "gpu": gpu, "ms": round(value, 4),
-                "gpus": 1 if name.endswith("one") else args.gpus, "rounds": len(found[name]),
+        memory = found[name, gpus][-1]["memory_gb"]
+        print(f"  {gpus} GPU {name:14} {value:9.3f} ms  {100 * scaling:6.1f} %  {memory:6.2f} GB")
+        line = {"bench": "ranks", "case": case, "side": name, "gpu": gpu, "gpus": gpus,
+                "ms": round(value, 4), "all_ms": [round(r["ms"], 4) for r in found[name, gpus]],
                 "scaling": round(scaling, 4), "memory_gb": round(memory, 3),
                 "time": time.strftime("%Y-%m-%d")}
         with args.out.open("a", encoding="utf-8") as out:
