@@ -32,7 +32,7 @@ template <bool Causal>
 struct Iteration {
   int head, key_block;
   typename LongTile<Causal>::Place place;
-  Turn turn;
+  typename LongTile<Causal>::Turn turn;
   int tiles, count;
   bool last;  // of the tile's blocks
 };
@@ -177,7 +177,7 @@ __device__ __forceinline__ void add_dq(DqAccumulators<D>& dq, const LongWork<D>&
       (int64_t{o.head} * w.p.sizes.query_blocks + o.place.index(w.p.sizes)) * S::groups + w.group;
   auto* const accum =
       reinterpret_cast<float4*>(w.p.dq_accum + tile * S::dq_tile_floats) + threadIdx.x % 128;
-  if (o.turn.last()) {
+  if (o.turn.last(w.p.sizes)) {
     write_dq<T, D>(dq, w, o, accum);
   } else if (o.turn.rank() == 0) {
 #pragma unroll
@@ -287,7 +287,7 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
     auto x = t.begin(w.p.sizes);
 #pragma unroll 1
     for (int j = 0; j < t.blocks; ++count, ++j, x = t.next(x, j, w.p.sizes)) {
-      const Turn turn = t.turn(x.index(w.p.sizes), w.p.turns);
+      const auto turn = t.turn(x.index(w.p.sizes), w.p.turns);
       const bool last = j + 1 == t.blocks;
       const Iteration<Causal> o{t.head, t.key_block, x, turn, tiles, count, last};
       process_query_block<T, D>(w, o, before, dk, dv);

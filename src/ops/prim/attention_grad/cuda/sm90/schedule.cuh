@@ -219,8 +219,8 @@ __device__ __forceinline__ void release_dq(const LongParams& p, uint32_t memory,
       if ((blocks & 1) != slot) continue;
       dq.wait_released(blocks);
       barrier_arrive(dq.full(slot));
-      const Turn turn = t.turn(x.index(p.sizes), p.turns);
-      if (!turn.last())
+      const auto turn = t.turn(x.index(p.sizes), p.turns);
+      if (!turn.last(p.sizes))
         store_release(p.dq_semaphore + t.head * p.sizes.query_blocks + x.index(p.sizes),
                       static_cast<unsigned>(turn.rank() + 1));
     }

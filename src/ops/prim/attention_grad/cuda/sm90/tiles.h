@@ -26,28 +26,25 @@ struct LongSizes {
   constexpr bool grouped() const { return query_blocks != head_blocks; }
 };
 
-// A tile's place among those that add to dq of a query block, in one register.
-struct Turn {
-  int code = 0;
-  static constexpr Turn of(int rank, bool last) { return {rank << 1 | (last ? 1 : 0)}; }
-  constexpr int rank() const { return code >> 1; }  // how many come before it
-  constexpr bool last() const { return (code & 1) != 0; }
-};
-
 // Thread block c processes the tiles c, c + grid, ... A tile's peers are the tiles of its head and
 // split in the same wave. They start at different query blocks and visit them cyclically, so that
 // no two peers want to add to one dq at once; dq is added up in the order in which they arrive.
 struct PlainTile {
+  // A tile's place among those that add to dq of a query block. A number that is compared, as
+  // branches on a packed bit are divergent to the compiler, which lays the rare one out first then.
+  struct Turn {
+    int number;
+    constexpr int rank() const { return number; }  // how many come before it
+    constexpr bool last(const LongSizes& z) const { return number + 1 == z.key_blocks; }
+  };
   int head, key_block, query_split;
   int first, blocks;        // query blocks: the first one and their number
   int before, peers, peer;  // tiles of earlier waves; peers, this one included; index among them
   int start;                // the query block visited first
-  int key_blocks;
 
   static constexpr PlainTile at(const LongSizes& z, int grid, int i) {
     const int keys = z.key_blocks, unit = i / keys;
     PlainTile t{};
-    t.key_blocks = keys;
     t.key_block = i % keys;
     t.query_split = unit % z.query_splits;
     t.head = unit / z.query_splits;
@@ -79,8 +76,7 @@ struct PlainTile {
   constexpr Turn turn(int block, const uint16_t* /*turns*/) const {
     // Peers that start at or before the block.
     const int begun = ((block - first + 1) * peers + blocks - 1) / blocks;
-    const int rank = before + begun - 1 - peer + (peer < begun ? 0 : peers);
-    return Turn::of(rank, rank + 1 == key_blocks);
+    return {before + begun - 1 - peer + (peer < begun ? 0 : peers)};
   }
 };
 
@@ -91,6 +87,13 @@ struct PlainTile {
 // different query blocks. dq is added up in the order of those times. All tiles of a head and split
 // run at once: the grid is a multiple of their pairs.
 struct CausalTile {
+  // As PlainTile's, with both in the table's entry.
+  struct Turn {
+    int code;
+    static constexpr Turn of(int rank, bool last) { return {rank << 1 | (last ? 1 : 0)}; }
+    constexpr int rank() const { return code >> 1; }
+    constexpr bool last(const LongSizes&) const { return (code & 1) != 0; }
+  };
   int head, key_block, query_split;
   int blocks;   // 0: nothing to do
   int first;    // query block of the split
@@ -189,7 +192,7 @@ constexpr uint16_t causal_turn(const LongSizes& z, int key_block, int block) {
     rank += other < time || (other == time && k < key_block) ? 1 : 0;
     ++count;
   }
-  return static_cast<uint16_t>(Turn::of(rank, rank + 1 == count).code);
+  return static_cast<uint16_t>(CausalTile::Turn::of(rank, rank + 1 == count).code);
 }
 
 }  // namespace ebb::ops::cuda

@@ -28,9 +28,9 @@ std::vector<std::vector<Visit>> visits(const LongSizes& z, int grid,
     EXPECT_TRUE(t.blocks == 0 || Tile::more(z, grid, i) == more) << i;
     auto x = t.begin(z);
     for (int j = 0; j < t.blocks; ++j, x = t.next(x, j, z)) {
-      const Turn turn = t.turn(x.index(z), turns.data());
+      const auto turn = t.turn(x.index(z), turns.data());
       all[static_cast<size_t>(i % grid)].push_back(
-          {unit, t.key_block, x.index(z), turn.rank(), turn.last()});
+          {unit, t.key_block, x.index(z), turn.rank(), turn.last(z)});
     }
   }
   return all;
