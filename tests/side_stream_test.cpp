@@ -86,6 +86,20 @@ TEST(side_stream_nodes, collectives__are_on_their_own) {
   EXPECT_EQ(nodes.back(), SideStream::collectives);
 }
 
+TEST(side_stream_nodes, a_result_that_a_collective_reads__is_needed_when_the_sum_is) {
+  const auto first_of = [](bool late) {
+    Graph g;
+    const Value x = g.input("x", {DType::f32, {4, 4}});
+    const Value sum = ops::all_reduce(ops::matmul(x, x), 2);
+    Value y = late ? ops::matmul(x, x, {.trans_b = true}) : ops::matmul(x, sum);
+    for (int i = 0; i < 5; ++i) y = ops::matmul(y, x);
+    g.output("y", ops::matmul(y, sum));
+    return side_stream_nodes(g, std::vector<NodeMemory>(g.nodes().size()), 4).front();
+  };
+  EXPECT_EQ(first_of(true), SideStream::compute);
+  EXPECT_EQ(first_of(false), std::nullopt);
+}
+
 TEST(side_stream_waits, steps_that_touch_the_same_memory__wait_for_the_last_such_one) {
   static const char memory[40] = {};
   const auto part = [](int i) { return Touched::Range{memory + 10 * i, memory + 10 * i + 10}; };

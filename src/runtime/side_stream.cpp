@@ -39,7 +39,7 @@ std::vector<std::optional<SideStream>> side_stream_nodes(const Graph& g,
       side_stream[i] = SideStream::compute;
     for (const int32_t v : n.in) {
       size_t& need = needed[static_cast<size_t>(v)];
-      need = std::min(need, facts[i].alias ? first : i);
+      need = std::min(need, facts[i].alias || n.op->collective ? first : i);
     }
   }
   return side_stream;

@@ -14,8 +14,10 @@ namespace ebb {
 
 // By node: its side stream, if it runs on one. Collectives do; and matmuls, convolutions and
 // attention whose results no node reads before `reach` others have run and none of which is an
-// output of the graph, unless cooperative. `facts` are of the nodes. Short memory-bound passes stay
-// on the main stream: on the side stream they made a training step 1.5 times as long.
+// output of the graph, unless cooperative. A collective reads them when its own results are read:
+// it waits on its stream, and the sum of a gradient does not call its GEMM back to the main stream.
+// `facts` are of the nodes. Short memory-bound passes stay on the main stream: on the side stream
+// they made a training step 1.5 times as long.
 std::vector<std::optional<SideStream>> side_stream_nodes(const Graph& g,
                                                          const std::vector<NodeMemory>& facts,
                                                          int32_t reach);
