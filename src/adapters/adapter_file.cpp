@@ -182,6 +182,7 @@ StoredWeight AdapterFile::stored(const std::string& name) const {
   const io::TensorEntry& e = file_->find(name);
   if (!io::TensorFile::as_stored(e) || !nn::storage_format(*e.dtype))
     return stored_tensor(in_f32(name));
+  const std::lock_guard lock(reading_);
   if (finite_.insert(name).second) train::check_finite(name, file_->load(e), path_);
   return {
       .type = {*e.dtype, e.shape},

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -61,6 +62,7 @@ class AdapterFile {
   std::string path_, identity_;
   std::vector<FileModule> modules_;
   std::vector<std::string> unknown_;
+  mutable std::mutex reading_;            // devices share a file, a thread each
   mutable std::set<std::string> finite_;  // tensors that were read and are
 };
 

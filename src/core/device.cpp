@@ -38,4 +38,28 @@ void Device::join(RankGroup&) {
 
 std::unique_ptr<Event> Device::record_event() { return std::make_unique<HostEvent>(); }
 
+namespace {
+
+class DescribedRanks final : public Communicator {
+ public:
+  explicit DescribedRanks(int64_t ranks) : ranks_(ranks) {}
+  int64_t rank() const override { return 0; }
+  int64_t ranks() const override { return ranks_; }
+  std::string description() const override { return "no link"; }
+  void all_reduce(std::span<const Operand>) override { refuse(); }
+  void reduce_scatter(std::span<const Operand>) override { refuse(); }
+  void all_gather(std::span<const Operand>) override { refuse(); }
+  void broadcast(std::span<const Operand>) override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() { fail("ranks: they are only described, nothing can run"); }
+  int64_t ranks_;
+};
+
+}  // namespace
+
+void Device::describe_ranks(int64_t ranks) {
+  communicator_ = std::make_shared<DescribedRanks>(ranks);
+}
+
 }  // namespace ebb

@@ -59,6 +59,9 @@ class Device {
   // Fills `to`, in this device's memory, with what `read` gives of as many bytes. All of it is read
   // when this returns, but the device may not have it yet. Throws what `read` throws.
   virtual void fill(const Tensor& to, const ReadBytes& read);
+  // Runs `work` with this as the device of the calling thread. A thread other than the one that
+  // opened it, or one that has opened several, uses a device inside of it.
+  virtual void run_current(const std::function<void()>& work) { work(); }
   // What `work` enqueues goes to a stream of the caller's, of this device and of its API's type.
   virtual void run_on(void* stream, const std::function<void()>& work) {
     static_cast<void>(stream);
@@ -92,6 +95,9 @@ class Device {
   // Makes the device one of several that compute together: from then on there is a communicator().
   // All ranks call it. Throws Error, saying what is missing.
   virtual void join(RankGroup& group);
+  // The same for plans that are looked at: collectives of so many ranks are compiled, and none
+  // can run.
+  void describe_ranks(int64_t ranks);
   // Null: the device computes alone.
   Communicator* communicator() const { return communicator_.get(); }
 

@@ -8,6 +8,7 @@
 #include "io/pixels.h"
 #include "pipeline/evaluate_doubts.h"
 #include "pipeline/feature_space.h"
+#include "pipeline/pipeline_group.h"
 #include "train/classifier.h"
 #include "train/frechet.h"
 #include "train/metrics.h"
@@ -55,13 +56,16 @@ Tensor in_8_bits(Tensor images) {
 }
 
 // Classes 0, 1, ... in turn. Throws Error for models that make no pictures.
-ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& options) {
+ResolvedRequest request_for(const LoadedModel& model, const EvaluateOptions& options,
+                            size_t devices) {
   require(decoder_of(*model.model, model.config).has_value(), "eval: compares pictures, and ",
           model.model->name, " makes ", samples_text(*model.model, model.config));
   const int64_t classes = model.config.common().classes;
   GenerateRequest request;
   for (int64_t i = 0; i < options.n; ++i) request.classes.push_back(classes > 0 ? i % classes : -1);
-  return resolve(model, request, options.generate);
+  ResolvedRequest r = resolve(model, request, options.generate);
+  if (options.generate.batch == 0) divide(r, devices);
+  return r;
 }
 
 // Why samples of the model's classes cannot be told apart by the data's; "" if they can.
@@ -97,15 +101,15 @@ class Tenths {
 
 class Evaluation {
  public:
-  Evaluation(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
-             const EvaluateHooks& hooks)
-      : model_(model), options_(options), context_(context), hooks_(hooks) {
+  Evaluation(const LoadedModel& model, const EvaluateOptions& options,
+             const std::vector<Context>& devices, const EvaluateHooks& hooks)
+      : model_(model), options_(options), devices_(devices), context_(devices[0]), hooks_(hooks) {
     q_.n = options.n;
   }
 
   Quality run() {
     const auto start = std::chrono::steady_clock::now();
-    const ResolvedRequest request = request_for(model_, options_);
+    const ResolvedRequest request = request_for(model_, options_, devices_.size());
     for (const std::string& w : request.warnings) log(w);
     open();
     warn();  // before the work
@@ -138,7 +142,8 @@ class Evaluation {
 
   const LoadedModel& model_;
   const EvaluateOptions& options_;
-  const Context& context_;
+  const std::vector<Context>& devices_;
+  const Context& context_;  // of the first
   const EvaluateHooks& hooks_;
   Sets sets_;
   std::unique_ptr<FeatureNet> classifier_, space_;
@@ -234,7 +239,8 @@ void Evaluation::measure(const ResolvedRequest& request) {
     shown.at(share);
     return true;
   };
-  const Tensor images = in_8_bits(Pipeline(model_, context_).generate(request, progress).images);
+  const Tensor images =
+      in_8_bits(PipelineGroup(model_, devices_).generate(request, progress).images);
   FeatureNet& net = space_ ? *space_ : *classifier_;
   if (q_.inception) log("features of the samples");
   const FeatureNet::Result seen = net.run(images, looking());
@@ -250,12 +256,12 @@ void Evaluation::measure(const ResolvedRequest& request) {
 
 }  // namespace
 
-Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
-                 const EvaluateHooks& hooks) {
+Quality evaluate(const LoadedModel& model, const EvaluateOptions& options,
+                 const std::vector<Context>& devices, const EvaluateHooks& hooks) {
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");
   require(options.n >= few || !options.features.empty(), "eval: n must be at least ", few,
           " for a classifier to say anything (got ", options.n, "); --features takes fewer");
-  return Evaluation(model, options, context, hooks).run();
+  return Evaluation(model, options, devices, hooks).run();
 }
 
 }  // namespace ebb

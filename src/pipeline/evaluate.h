@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "pipeline/pipeline.h"
 #include "train/dataset.h"
@@ -40,10 +41,10 @@ struct EvaluateHooks {
   std::function<bool()> stop = {};  // true ends the work, at the next batch, with Cancelled
 };
 
-// Held-out images are the set's test split; a set without one gives every tenth image, which
-// training may have seen (the log says so). Samples have the classes 0, 1, ... in turn. Throws
-// Error.
-Quality evaluate(const LoadedModel& model, const EvaluateOptions& options, const Context& context,
-                 const EvaluateHooks& hooks);
+// On the first of the devices; samples on all of them. Held-out images are the set's test split; a
+// set without one gives every tenth image, which training may have seen (the log says so). Samples
+// have the classes 0, 1, ... in turn. Throws Error.
+Quality evaluate(const LoadedModel& model, const EvaluateOptions& options,
+                 const std::vector<Context>& devices, const EvaluateHooks& hooks);
 
 }  // namespace ebb

@@ -1,6 +1,9 @@
 #include "pipeline/pipeline.h"
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -9,6 +12,7 @@
 #include "pipeline/batch_run.h"
 #include "pipeline/condition_sets.h"
 #include "pipeline/control.h"
+#include "pipeline/on_devices.h"
 #include "pipeline/run_dtype.h"
 #include "pipeline/step_progress.h"
 #include "pipeline/steps_ahead.h"
@@ -310,29 +314,77 @@ Pipeline::Sampled Pipeline::sample_by(Denoiser& denoiser, const ResolvedRequest&
   return out;
 }
 
+namespace {
+
+// What all devices have done of a request.
+class SharedProgress {
+ public:
+  SharedProgress(int64_t images, size_t devices, const std::function<bool(double)>& tells)
+      : images_(static_cast<double>(images)), done_(devices), tells_(tells) {}
+
+  // A device has made so many images. False: it must stop.
+  bool show(size_t device, double images, const std::stop_token& stop) {
+    const std::lock_guard lock(mutex_);
+    done_[device] = images;
+    if (stop.stop_requested()) return false;
+    return !tells_ || tells_(std::accumulate(done_.begin(), done_.end(), 0.0) / images_);
+  }
+
+ private:
+  std::mutex mutex_;
+  double images_;
+  std::vector<double> done_;
+  const std::function<bool(double)>& tells_;
+};
+
+}  // namespace
+
 Generated Pipeline::generate(const ResolvedRequest& r, const std::function<bool(double)>& progress,
                              const RunConditions& conditions) {
-  const RunInputs inputs{.conditions = completed(conditions)};
+  Pipeline* const alone[] = {this};
+  return generate_on(alone, r, progress, conditions);
+}
+
+void Pipeline::sample_next(ImageQueue& queue, const ResolvedRequest& r, const RunInputs& inputs,
+                           const Sampling& to) {
   Denoiser& denoiser = denoiser_for(r, inputs);
-  Generated out{.ran = ran(r),
+  double made = 0;
+  for (ImageRange now; !(now = queue.next(to.device, r.batch)).empty();) {
+    const auto images = static_cast<double>(now.end - now.first);
+    const Sampled batch = sample_by(denoiser, r, now.first, inputs, [&](double share) {
+      return to.progress(made + images * share);
+    });
+    std::ranges::copy(batch.samples.span<float>(),
+                      to.samples.rows(now.first, now.end).span<float>().begin());
+    made += images;
+    to.evaluations += batch.evaluations;
+    if (now.first == 0) to.steps = batch.steps;
+  }
+}
+
+Generated Pipeline::generate_on(std::span<Pipeline* const> pipelines, const ResolvedRequest& r,
+                                const std::function<bool(double)>& progress,
+                                const RunConditions& conditions) {
+  const RunInputs inputs{.conditions = completed(conditions)};
+  const Pipeline& first = *pipelines[0];
+  Generated out{.ran = first.ran(r),
                 .start_noise = r.noise.source,
                 .step_noise = r.noise.steps.empty() ? r.noise.source : r.noise.steps};
   Tensor samples(DType::f32, {r.count(), r.sample[0], r.sample[1], r.sample[2]});
-  const auto count = static_cast<double>(r.count());
-  for (int64_t at = 0; at < r.count(); at += r.batch) {
-    const int64_t images = std::min(r.batch, r.count() - at);
-    const Sampled batch = sample_by(denoiser, r, at, inputs, [&](double share) {
-      const double done = static_cast<double>(at) + static_cast<double>(images) * share;
-      return !progress || progress(done / count);
-    });
-    std::ranges::copy(batch.samples.span<float>(),
-                      samples.rows(at, at + images).span<float>().begin());
-    out.steps = batch.steps;
-    out.evaluations += batch.evaluations;
-  }
-  out.evaluations /= (r.count() + r.batch - 1) / r.batch;
-  if (!decoder_ || model_.model->latents(model_.config)) out.latents = samples;
-  if (decoder_) out.images = decoder_->decode(std::move(samples));
+  std::vector<Context> devices;
+  for (const Pipeline* p : pipelines) devices.push_back(p->context_);
+  ImageQueue queue(r.count(), r.batch, devices.size());
+  SharedProgress shared(r.count(), devices.size(), progress);
+  std::atomic<int64_t> evaluations = 0;
+  on_devices(devices, [&](size_t d, const std::stop_token& stop) {
+    pipelines[d]->sample_next(queue, r, inputs,
+                              {d, samples, out.steps, evaluations,
+                               [&, d](double images) { return shared.show(d, images, stop); }});
+  });
+  out.evaluations = evaluations / ((r.count() + r.batch - 1) / r.batch);
+  const LoadedModel& m = first.model_;
+  if (!first.decoder_ || m.model->latents(m.config)) out.latents = samples;
+  if (first.decoder_) out.images = first.decoder_->decode(std::move(samples));
   return out;
 }
 

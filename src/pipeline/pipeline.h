@@ -3,11 +3,13 @@
 // its plan, and one like an earlier one nothing. docs/pipeline.md shows the way of a request.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "diffusion/denoiser.h"
@@ -17,6 +19,8 @@
 #include "pipeline/run_inputs.h"
 
 namespace ebb {
+
+class ImageQueue;
 
 struct Generated {
   Tensor images;                        // f32 [N,H,W,C] in [-1,1]; not defined without a decoder
@@ -37,6 +41,7 @@ class Pipeline {
   explicit Pipeline(LoadedModel model, Context context, const PipelineOptions& options = {});
 
   const LoadedModel& model() const { return model_; }
+  const Context& context() const { return context_; }
   const std::optional<Decoder>& decoder() const { return decoder_; }
   ResolvedRequest resolve(const GenerateRequest& request, const GenerateOptions& options) const {
     return ebb::resolve(model_, request, options);
@@ -85,6 +90,11 @@ class Pipeline {
   // memory is short.
   Generated generate(const ResolvedRequest& r, const std::function<bool(double)>& progress = {},
                      const RunConditions& conditions = {});
+  // The same by pipelines of one model on several devices, of as many batches at least: each batch
+  // on whichever is free, with the same bits. Several threads call `progress`, one at a time.
+  static Generated generate_on(std::span<Pipeline* const> pipelines, const ResolvedRequest& r,
+                               const std::function<bool(double)>& progress = {},
+                               const RunConditions& conditions = {});
 
   struct Statistics {
     int64_t compiled = 0, reused = 0, dropped = 0;  // plans, by requests
@@ -98,6 +108,16 @@ class Pipeline {
     std::unique_ptr<Denoiser> denoiser;
   };
   class PartEvaluators;
+  // Of a request on several devices, one of them: where its results go.
+  struct Sampling {
+    size_t device;
+    const Tensor& samples;  // of all
+    int64_t& steps;
+    std::atomic<int64_t>& evaluations;
+    std::function<bool(double images)> progress;  // it has made so many
+  };
+  void sample_next(ImageQueue& queue, const ResolvedRequest& r, const RunInputs& inputs,
+                   const Sampling& to);
   Sampled sample_by(Denoiser& denoiser, const ResolvedRequest& r, int64_t first,
                     const RunInputs& inputs, const std::function<bool(double)>& progress);
   DenoiserOptions plan_options(const ResolvedRequest& r, const RunInputs& inputs) const;

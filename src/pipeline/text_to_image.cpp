@@ -332,16 +332,17 @@ void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Te
                 .batch_first = first,
                 .pixels = {},
                 .latents = image_at(latents, i).clone()};
-    const auto index = static_cast<double>(out.index), count = static_cast<double>(r.request.count);
+    const auto made = static_cast<double>(made_), count = static_cast<double>(r.request.count);
     if (r.request.pixels) {
-      meter.show(Stage::decoding, index / count);
+      meter.show(Stage::decoding, made / count);
       out.pixels = pixels_of(r, latents.rows(i, i + 1), [&](double share) {
-        meter.show(Stage::decoding, (index + share) / count);
+        meter.show(Stage::decoding, (made + share) / count);
         return true;
       });
     }
     if (events.picture) events.picture(std::move(out));
-    if (r.request.pixels) meter.show(Stage::decoding, (index + 1) / count);
+    ++made_;
+    if (r.request.pixels) meter.show(Stage::decoding, (made + 1) / count);
   }
 }
 
@@ -355,7 +356,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
   double before = 0;                    // work that is done, for a picture
   const auto show = [&](double work) {  // and so much more, of all of them
     const double done = (static_cast<double>(images) * before + work) / all;
-    meter.show(Stage::sampling, (static_cast<double>(first) + done) / count);
+    meter.show(Stage::sampling, (static_cast<double>(made_) + done) / count);
   };
   report.steps = report.evaluations = 0;
   for (size_t i = 0; i < r.passes.size(); ++i) {
@@ -394,7 +395,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
     report.steps += out.steps;
     report.evaluations += out.evaluations;
   }
-  meter.show(Stage::sampling, static_cast<double>(first + images) / count);  // the last step's time
+  meter.show(Stage::sampling, static_cast<double>(made_ + images) / count);  // the last step's time
   if (policy_.denoiser_leaves && first + images >= r.request.count) release_denoisers();
   return latents;
 }
@@ -433,7 +434,20 @@ Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<
   }
 }
 
-RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& events) {
+// Where memory is short there may be fewer at a time, whose last batch goes beyond them.
+void TextToImage::make(ResolvedTextToImage& r, const ImageRange& images,
+                       const std::vector<RunInputs>& inputs, RunMeter& meter,
+                       const RunEvents& events, RunReport& report) {
+  for (int64_t at = images.first; at < images.end;) {
+    Tensor latents = sampled_in_memory(r, inputs, at, meter, report);
+    latents = latents.rows(0, std::min(latents.shape()[0], images.end - at));
+    hand_out(r, at, latents, meter, events);
+    at += latents.shape()[0];
+  }
+}
+
+RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& events,
+                           const NextImages& next) {
   ResolvedTextToImage r = asked;
   if (r.free_batch() && context_.device->on_host())
     r.set_batch(equal_batch(r.request.count, std::min(r.first().batch, batch_on_host)));
@@ -457,11 +471,10 @@ RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& ev
   RunReport out{.ran = {},
                 .start_noise = noise.source,
                 .step_noise = noise.steps.empty() ? noise.source : noise.steps};
-  for (int64_t at = 0; at < r.request.count;) {
-    const Tensor latents = sampled_in_memory(r, inputs, at, meter, out);
-    hand_out(r, at, latents, meter, events);
-    at += latents.shape()[0];
-  }
+  made_ = 0;
+  if (!next) make(r, {0, r.request.count}, inputs, meter, events, out);
+  for (ImageRange now; next && !(now = next(r.first().batch)).empty();)
+    make(r, now, inputs, meter, events, out);
   out.ran = ran(r);
   out.planned_bytes = memory.peak(), out.peak_bytes = context_.memory->peak();
   out.text_seconds = meter.seconds(Stage::text);

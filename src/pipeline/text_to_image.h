@@ -18,6 +18,7 @@
 #include "pipeline/inpaint_image.h"
 #include "pipeline/latent_decoder.h"
 #include "pipeline/loras.h"
+#include "pipeline/on_devices.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/preview.h"
 #include "pipeline/refine.h"
@@ -133,7 +134,12 @@ class TextToImage {
   // the middle of a run nonetheless, half of it, and then one component is on the device at a time.
   // Throws Error, and Cancelled where `progress` returned false; pictures that were handed out
   // before stay good, and so does the object.
-  RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {});
+  // `next`: the pictures of the request that this one makes, at most as many as it is asked for;
+  // asked again when they are handed out, until there are none. Empty: all.
+  using NextImages = std::function<ImageRange(int64_t most)>;
+  RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {},
+                const NextImages& next = {});
+  const Context& context() const { return context_; }
 
  private:
   void apply_loras(const ResolvedTextToImage& r);
@@ -179,6 +185,8 @@ class TextToImage {
                    const std::function<bool(double)>& progress);
   void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
                 const RunEvents& events);
+  void make(ResolvedTextToImage& r, const ImageRange& images, const std::vector<RunInputs>& inputs,
+            RunMeter& meter, const RunEvents& events, RunReport& report);
   bool take_less(ResolvedTextToImage& r);
   Tensor sampled_in_memory(ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
                            int64_t first, RunMeter& meter, RunReport& report);
@@ -215,6 +223,7 @@ class TextToImage {
   std::weak_ptr<LatentDecoder> preview_decoder_;             // as long as previews use it
   std::vector<adapters::AdapterUse> loras_, refiner_loras_;  // of the last run
   // Of the request that runs.
+  int64_t made_ = 0;  // pictures, by this one
   MemoryPolicy policy_;
   RunWork work_;
   std::function<void(const std::string&)> tell_;

@@ -161,6 +161,7 @@ std::optional<Choice> Tuner::known(const std::vector<Choice>& all, const Signatu
 
 std::vector<Choice> Tuner::choose(std::span<const Use> uses, Device& device,
                                   const std::function<void()>& poll) {
+  const std::lock_guard lock(choosing_);
   std::map<std::string, Choice> chosen;   // by signature
   std::map<std::string, size_t> waiting;  // by signature: the contest
   std::map<std::string, size_t> alike;    // by what contests have in common
@@ -216,6 +217,7 @@ std::vector<Choice> Tuner::winners(const std::vector<Contest>& contests, Device&
 }
 
 void Tuner::save() {
+  const std::lock_guard lock(choosing_);
   if (measured() == saved_ || path_.empty()) return;
   const std::filesystem::path path(path_), temporary = temporary_name(path_);
   std::error_code error;

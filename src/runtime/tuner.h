@@ -12,6 +12,7 @@
 #include <functional>
 #include <istream>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -55,7 +56,8 @@ class Tuner {
   Tuner() : Tuner("", Effort::none) {}
 
   // For each use the best of its kernels and of their candidates: the kept choice, or the winner of
-  // interleaved rounds on random data, which is kept.
+  // interleaved rounds on random data, which is kept. Of several threads one chooses at a time, so
+  // that devices of a kind have the same choices.
   std::vector<Choice> choose(std::span<const Use> uses, Device& device,
                              const std::function<void()>& poll = {});
   // Writes the file, if anything was measured since, through a temporary one. Throws Error.
@@ -79,6 +81,7 @@ class Tuner {
   std::map<std::string, Kept, std::less<>> kept_;
   TuningCosts costs_;
   int64_t saved_ = 0;  // contests
+  std::mutex choosing_;
 };
 
 // Every way to run the signature, each kernel's best guess first.

@@ -7,6 +7,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/control_flags.h"
+#include "apps/cli/gpus.h"
 #include "apps/cli/input_files.h"
 #include "apps/cli/mode_flags.h"
 #include "base/text_list.h"
@@ -25,7 +26,7 @@ struct GenerateFlags {
   bool ema = false, overwrite = false;
   TextList lora;
   std::string prompt_syntax = "auto", like, config, memory = "auto", format = "png", preview,
-              preview_decoder;
+              preview_decoder, gpus;
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;    // of the request's pictures; -1: all
   HashTexts made_with;  // of the files of --like
@@ -73,7 +74,8 @@ struct GenerateFlags {
     f("format", format, "of the files in a folder");
     f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
     f("like", like, "a picture whose settings are taken: one by ebb is made again");
-    f("memory", memory, "of the device, to keep within: 5GB, 800MiB; auto: what is free");
+    f("memory", memory, "of each device, to keep within: 5GB, 800MiB; auto: what is free");
+    f("gpus", gpus, gpus_help);
     f("overwrite", overwrite, overwrite_help);
     f("config", config, "a JSON file with any of these settings; flags come before it");
   }

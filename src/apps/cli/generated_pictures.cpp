@@ -130,24 +130,25 @@ void PictureFiles::add(const Picture& p) {
   if (output_ == Output::folder) {
     make_output_folder(options_.out, "generate");
     return writing_.add([this, bytes = bytes_of(p), text = text_(last_), index = p.index,
-                         number = first_file_ + count_ - 1] {
+                         number = first_file_ + (options_.only < 0 ? p.index : 0)] {
       const auto files = write_pictures(
           options_.out, {bytes}, [&](int64_t) { return text; }, style_of(options_, number));
       note(files.at(0), {index});
     });
   }
-  kept_.push_back(output_ == Output::grid ? bytes_of(p) : p.latents);
-  kept_of_.push_back(p.index);
+  kept_[p.index] = output_ == Output::grid ? bytes_of(p) : p.latents;
 }
 
 void PictureFiles::finish() {
   writing_.finish();
-  const std::vector<Tensor> kept = std::exchange(kept_, {});
-  if (kept.empty()) return;
+  if (kept_.empty()) return;
+  std::vector<Tensor> kept;
+  std::vector<int64_t> of;
+  for (auto& [index, t] : std::exchange(kept_, {})) kept.push_back(t), of.push_back(index);
   const std::string file =
       count_ < pictures_of(options_) ? partial_file(options_.out) : options_.out;
   write_one_file(file, kept);
-  note(file, std::exchange(kept_of_, {}));
+  note(file, std::move(of));
 }
 
 nlohmann::ordered_json PictureFiles::json() const {

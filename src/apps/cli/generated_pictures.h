@@ -27,7 +27,8 @@ bool has_quality(const GenerateFlags& o);
 PictureStyle style_of(const GenerateFlags& o, int64_t first_image = 0);
 int64_t pictures_of(const GenerateFlags& o);  // that are kept
 
-// Writes pictures into a folder when they come; what is one file in the end, once.
+// Writes pictures into a folder when they come, in whatever order, by their numbers; what is one
+// file in the end, once.
 class PictureFiles {
  public:
   // Throws Error where the texts would not fit into the format.
@@ -56,10 +57,9 @@ class PictureFiles {
   InputHashes hashes_;
   std::list<FileHash> lora_hashes_;
   std::function<std::map<std::string, std::string>(const Picture&)> text_;
-  std::vector<Tensor> kept_;
-  std::vector<int64_t> kept_of_;  // their indices
-  Picture last_;                  // without its numbers; its index negative: of several in one file
-  int64_t first_file_ = 0;        // the number of the first one in a folder
+  std::map<int64_t, Tensor> kept_;  // by index
+  Picture last_;            // without its numbers; its index negative: of several in one file
+  int64_t first_file_ = 0;  // the number of the first one in a folder
   int64_t count_ = 0;
   std::mutex files_mutex_;
   std::vector<WrittenFile> files_;

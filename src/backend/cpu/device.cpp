@@ -46,6 +46,10 @@ class CpuDevice final : public Device {
     if (from.bytes() > 0) std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
   }
   void synchronize() override {}
+  void run_current(const std::function<void()>& work) override {
+    omp_set_num_threads(static_cast<int>(threads_));  // which each thread has its own number of
+    work();
+  }
   void join(RankGroup& group) override { communicator_ = ebb::cpu::mpi_communicator(group); }
 
  private:

@@ -312,6 +312,11 @@ void CudaDevice::wait(const Event& event) {
     waited_ = true;
 }
 
+void CudaDevice::run_current(const std::function<void()>& work) {
+  const OnDevice here(index_);
+  work();
+}
+
 void CudaDevice::run_on(void* stream, const std::function<void()>& work) {
   const OnDevice here(index_);
   const OnStream on(*this, static_cast<cudaStream_t>(stream));

@@ -53,6 +53,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Event> on_side_stream(SideStream which,
                                         const std::function<void()>& work) override;
   void wait(const Event& event) override;
+  void run_current(const std::function<void()>& work) override;
   void run_on(void* stream, const std::function<void()>& work) override;
   void run_loading(const std::function<void()>& work) override;
   // The device becomes that of the calling thread, which trains on it.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/gpus.h"
 #include "apps/cli/interruption.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/terminal.h"
@@ -22,7 +23,7 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string checkpoint, model, out;
+  std::string checkpoint, model, out, gpus;
   bool overwrite = false;
   EvaluateOptions evaluate;
   CommonOptions common;
@@ -37,6 +38,7 @@ struct Options {
       "one");
     f("overwrite", overwrite, overwrite_help);
     f("model", model, "model of a file that is not recognised");
+    f("gpus", gpus, gpus_help);
     evaluate.generate.fields(f);
   }
 };
@@ -44,13 +46,13 @@ struct Options {
 // None if a signal stopped it.
 std::optional<Quality> evaluate_until(const train::StopSignals& signals, std::mutex& telling,
                                       const Options& o, const LoadedModel& model,
-                                      const Context& context) {
+                                      const std::vector<Context>& devices) {
   const auto log = [&](std::string_view line) {
     const std::lock_guard lock(telling);
     std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   };
   try {
-    return evaluate(model, o.evaluate, context, {log, [&] { return signals.requested() != 0; }});
+    return evaluate(model, o.evaluate, devices, {log, [&] { return signals.requested() != 0; }});
   } catch (const Cancelled&) {
     return std::nullopt;
   }
@@ -135,6 +137,7 @@ void print(const Quality& q) {
 
 int run(const Options& o) {
   require(!o.evaluate.data.empty(), "eval: --data is missing");
+  const size_t gpus = devices_of(o.gpus, o.common);
   require(o.out.empty() || o.out.ends_with(".json"), "eval: --out must be a .json file  ", o.out);
   if (!o.out.empty())
     check_replaced(o.out, out_flag, o.overwrite, "has no figures of ebb eval", has_figures);
@@ -147,10 +150,10 @@ int run(const Options& o) {
                            o.common.json ? &facts : nullptr);
   };
   std::optional<StopDeadline> deadline(std::in_place, signals, telling, interrupted);
-  const Context context = open_device(o.common);
+  const std::vector<Context> devices = open_devices(o.common, gpus);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
-  const std::optional<Quality> measured = evaluate_until(signals, telling, o, model, context);
+  const std::optional<Quality> measured = evaluate_until(signals, telling, o, model, devices);
   deadline.reset();
   say_changed_files(nullptr);
   if (!measured) return interrupted();

@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "pipeline/picture_dialect.h"
-#include "pipeline/text_to_image.h"
+#include "pipeline/text_to_image_devices.h"
 #include "train/stop.h"
 
 namespace ebb::cli {
@@ -218,9 +218,20 @@ RunEvents events_of(const Running& r, std::optional<PreviewOutput>& preview) {
   return out;
 }
 
+// One on each device, of the same weights.
+std::vector<std::unique_ptr<TextToImage>> pipelines_of(const CheckpointParts& parts,
+                                                       const std::vector<Context>& devices,
+                                                       const TextToImageOptions& options) {
+  std::vector<std::unique_ptr<TextToImage>> out;
+  for (const Context& c : devices)
+    c.device->run_current([&] { out.push_back(std::make_unique<TextToImage>(parts, c, options)); });
+  return out;
+}
+
 int run(const GenerateFlags& o) {
   require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
   const int64_t memory = memory_of(o.memory);
+  const size_t gpus = devices_of(o.gpus, o.common);
   require(o.quality >= 1 && o.quality <= 100, "generate: --quality must be 1 to 100 (got ",
           o.quality, ")");
   require(o.first_image >= 0, "generate: --first-image must not be negative (got ", o.first_image,
@@ -239,7 +250,7 @@ int run(const GenerateFlags& o) {
                                       [&] { return interrupted(o, nullptr, signals.requested()); });
   const TextToImageRequest asked = request_of(o);
   CheckpointParts parts = parts_of(o);
-  const ResolvedTextToImage request = resolve(parts, asked);
+  const ResolvedTextToImage request = divided(resolve(parts, asked), gpus);
   if (asked.pixels)
     check_picture_size(o.out, "generate", picture_size(parts, request), pictures_of(o),
                        style_of(o));
@@ -247,16 +258,17 @@ int run(const GenerateFlags& o) {
   TextToImageOptions options{.keeps_encoders = false, .memory = memory};
   if (!o.embedding_dir.empty())
     options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
-  const Context context = open_device(o.common);
-  TextToImage pipeline(std::move(parts), context, std::move(options));
-  PictureFiles files(o, request, pipeline.ran(request));
+  const std::vector<std::unique_ptr<TextToImage>> pipelines = pipelines_of(
+      parts, open_devices(o.common, used_devices(o.n, request.first().batch, gpus)), options);
+  TextToImage& first = *pipelines[0];
+  PictureFiles files(o, request, first.ran(request));
   ProgressLine line("generate");
   const Running running{
       .options = o, .files = files, .line = line, .signals = signals, .telling = telling};
-  std::optional<PreviewOutput> preview = preview_of(o, pipeline, request);
+  std::optional<PreviewOutput> preview = preview_of(o, first, request);
   const RunEvents events = events_of(running, preview);
   loading.reset();
-  const int code = run_into(running, [&] { return pipeline.run(request, events); });
+  const int code = run_into(running, [&] { return run_on(pipelines, request, events); });
   if (preview && code == 0) preview->check_shown();
   return code;
 }

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "apps/cli/command.h"
+#include "apps/cli/gpus.h"
 #include "apps/cli/input_files.h"
 #include "apps/cli/interruption.h"
 #include "apps/cli/picture_output.h"
@@ -24,7 +25,7 @@
 #include "io/image.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/pipeline_group.h"
 #include "pipeline/run_dtype.h"
 #include "train/stop.h"
 
@@ -32,7 +33,7 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string checkpoint, model, out, wanted = "all", size = "auto";
+  std::string checkpoint, model, out, wanted = "all", size = "auto", gpus;
   int64_t n = 16, columns = 0;
   bool overwrite = false;
   GenerateOptions generate;
@@ -50,6 +51,7 @@ struct Options {
     f("overwrite", overwrite, overwrite_help);
     f("columns", columns, "of the grid; 0: automatic");
     f("model", model, "model of a file that is not recognised");
+    f("gpus", gpus, gpus_help);
     generate.fields(f);
   }
 };
@@ -166,9 +168,10 @@ ImageSize size_of(const LoadedModel& m, const ResolvedRequest& r) {
   return {.height = r.sample[0] * factor, .width = r.sample[1] * factor};
 }
 
-ResolvedRequest resolved(const Options& o, const LoadedModel& model) {
+ResolvedRequest resolved(const Options& o, const LoadedModel& model, size_t devices) {
   ResolvedRequest r = resolve(
       model, {.classes = classes_for(o, model), .size = image_size(o.size, "sample")}, o.generate);
+  if (o.generate.batch == 0) divide(r, devices);
   say_warnings(r.warnings);
   return r;
 }
@@ -190,9 +193,9 @@ class Sampling {
   }
   // None if a signal asked for the end. Afterwards one only tells that the images are written all
   // the same.
-  std::optional<Generated> generate(Pipeline& pipeline, const ResolvedRequest& request) {
+  std::optional<Generated> generate(PipelineGroup& pipelines, const ResolvedRequest& request) {
     try {
-      Generated g = pipeline.generate(request, [&](double share) {
+      Generated g = pipelines.generate(request, [&](double share) {
         const std::lock_guard lock(telling_);
         if (!line_) line_.emplace("sampling");
         say_changed_files(&*line_);
@@ -231,20 +234,21 @@ int run(Options& o) {
   inputs.add("checkpoint", o.checkpoint);
   check_not_input(o.out, inputs, "sample: --out");
   check_output_path(o.out, "sample", o.overwrite);
+  const size_t devices = devices_of(o.gpus, o.common);
   Sampling sampling(o);
   LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
   check_output(o, model);
   resolve_class(o, model);
-  const ResolvedRequest request = resolved(o, model);
+  const ResolvedRequest request = resolved(o, model, devices);
   if (output_of(o.out, "sample") == Output::grid || output_of(o.out, "sample") == Output::folder)
     check_picture_size(o.out, "sample", size_of(model, request), o.n, {.columns = o.columns});
-  const Context context = open_device(o.common);
-  Pipeline pipeline(std::move(model), context);
-  const std::string slow = slow_dtype_text(pipeline.dtype_of(request), *context.device);
-  if (!slow.empty()) std::fprintf(stderr, "warning: %s\n", slow.c_str());
+  PipelineGroup pipelines(model, open_devices(o.common, used_devices(o.n, request.batch, devices)));
+  const Pipeline& pipeline = pipelines.first();
+  const std::string slow = slow_dtype_text(pipeline.dtype_of(request), *pipeline.context().device);
+  if (!slow.empty()) say_warnings({slow});
   const auto start = std::chrono::steady_clock::now();
-  const std::optional<Generated> made = sampling.generate(pipeline, request);
+  const std::optional<Generated> made = sampling.generate(pipelines, request);
   if (!made) return sampling.interrupted();
   const Generated& g = *made;
   const double seconds =
