@@ -103,6 +103,11 @@ void Plan::bind(std::string_view name, const Tensor& tensor) {
   resolved_ = false;
 }
 
+void Plan::bind_as(const Plan& other) {
+  for (const Source& s : graph_.sources())
+    if (s.kind != Source::Kind::input) bind(s.name, other.bound(s.name));
+}
+
 void Plan::bind_missing() {
   refresh();
   make_inputs();

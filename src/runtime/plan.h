@@ -49,6 +49,8 @@ class Plan {
   void bind(std::string_view name, const Tensor& tensor);
   // Allocates zeros for what is not bound yet.
   void bind_missing();
+  // Gives params and states the memory of those of the same names in another plan of the device.
+  void bind_as(const Plan& other);
   // What a run needs of the device's memory besides what is bound, or held for others.
   PlanNeeds needs() const;
   int64_t missing_bytes() const { return needs().bytes(); }

@@ -87,7 +87,10 @@ StepOptions step_options(const TrainConfig& c, bool fast_bf16) {
 
 Split split_of(const TrainConfig& c, const RankGroup* ranks) {
   if (!ranks || ranks->ranks() == 1) return {};
-  return {.ranks = ranks->ranks(), .rank = ranks->rank(), .shard = parse_shard(c.shard)};
+  return {.ranks = ranks->ranks(),
+          .rank = ranks->rank(),
+          .shard = parse_shard(c.shard),
+          .sent = parse_dtype(c.reduce_dtype)};
 }
 
 std::string to_json(const TrainConfig& c) {

@@ -26,7 +26,7 @@ struct TrainConfig {
   double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
   std::string dtype = "auto", device = "auto", tune = "off", recompute = "off";
   int64_t threads = 0;
-  std::string gpus, shard = "none";
+  std::string gpus, shard = "none", reduce_dtype = "f32";
   int64_t size = 0, channels = 0;
   std::string classes = "auto";
   int64_t limit = 0, cache = 8192;
@@ -74,6 +74,7 @@ struct TrainConfig {
     f("threads", threads, "CPU threads; 0: all that this process may use");
     f("gpus", gpus, "train on so many GPUs of this machine, or on all (docs/many-gpus.md)");
     f("shard", shard, "what several GPUs keep in parts, to save memory: none, optimizer, weights");
+    f("reduce_dtype", reduce_dtype, "of gradients that GPUs send each other: f32 or bf16");
     f("tune", tune, "fast or full: measure kernel candidates once per shape; off: presets");
     // ---- data
     f("size", size, "side of the square images in pixels; 0: as in the files");
@@ -87,8 +88,7 @@ struct TrainConfig {
       "images that are not trained on, to measure the loss on: a number, a share like 5%, off or "
       "auto (5%, at most 256; none of less than 100 images; those of a test split, if there is "
       "one)");
-    f("validation_every", validation_every,
-      "steps between these measurements; 0: as many as take about a hundredth of the time");
+    f("validation_every", validation_every, "steps between these measurements; 0: 1 % of the time");
     // ---- output
     f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end");
     f("keep", keep, "checkpoints kept, the newest; 0: all");
@@ -103,6 +103,7 @@ struct TrainConfig {
     f("dtype", dtype, {"auto", "f32", "bf16"});
     f("tune", tune, {"off", "fast", "full"});
     f("shard", shard, shard_names());
+    f("reduce_dtype", reduce_dtype, {"f32", "bf16"});
     f("classes", classes, {"auto", "none"});
   }
 };

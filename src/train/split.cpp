@@ -4,6 +4,9 @@
 #include "base/names.h"
 #include "ir/op.h"
 #include "ops/prim/all_gather/op.h"
+#include "ops/prim/all_reduce/op.h"
+#include "ops/prim/pointwise/op.h"
+#include "ops/prim/reduce_scatter/op.h"
 #include "ops/prim/reshape/op.h"
 
 namespace ebb::train {
@@ -79,6 +82,29 @@ Graph gather_parts(const Graph& g, const Split& split) {
     for (const NamedValue& v : *list) give(v.value);
   rw.copy_ends();
   return rw.take();
+}
+
+Graph send_sums_in(const Graph& g, DType sent) {
+  Rewriter rw(g);
+  rw.copy_sources();
+  for (const Node& n : g.nodes()) {
+    if (n.op != &ops::def::reduce_scatter()) {
+      rw.copy(n);
+      continue;
+    }
+    const AtScope at(rw.to(), n.at);
+    std::vector<Value> in;
+    for (const int32_t v : n.in) in.push_back(ops::cast(rw.map(v), sent));
+    const std::vector<Value> sums = rw.to().add(*n.op, n.attrs, in);
+    for (size_t i = 0; i < sums.size(); ++i)
+      rw.set(n.out[i], ops::cast(sums[i], g.type(n.out[i]).dtype));
+  }
+  rw.copy_ends();
+  return rw.take();
+}
+
+Value sum_over_ranks(Value v, const Split& split) {
+  return ops::cast(ops::all_reduce(ops::cast(v, split.sent), split.ranks), v.dtype());
 }
 
 }  // namespace ebb::train

@@ -23,6 +23,7 @@ Shard parse_shard(const std::string& name);     // throws Error
 struct Split {
   int64_t ranks = 1, rank = 0;
   Shard shard = Shard::none;
+  DType sent = DType::f32;  // of gradients, while ranks exchange them
 };
 
 // Whether a trained weight of this type, its average and its moments are kept in parts. What is
@@ -35,5 +36,11 @@ Tensor part_of(const Tensor& whole, const Split& split);
 // `g` with the trained weights that are split as sources of their parts, gathered where they are
 // read: as what they are cast to, where they are cast. Its gradients are sums over all ranks.
 Graph gather_parts(const Graph& g, const Split& split);
+
+// `g` with the f32 sums over ranks whose parts they keep as sums of `sent`, from which on they are
+// f32 again.
+Graph send_sums_in(const Graph& g, DType sent);
+// The sum of an f32 value over all ranks, sent in that dtype.
+Value sum_over_ranks(Value v, const Split& split);
 
 }  // namespace ebb::train

@@ -50,6 +50,7 @@ void add_gradients(Gradients& to, const Graph& loss, const StepOptions& o) {
     to.split.push_back(is_split(type, o.split));
   }
   to.graph = gradients(gather_parts(mixed_precision(loss, o.dtype), o.split), "loss", to.params);
+  if (o.split.sent != DType::f32) to.graph = send_sums_in(to.graph, o.split.sent);
   for (const std::string& name : to.params)
     to.grads.push_back(to.graph.take_output("grad." + name));
   to.loss = to.graph.take_output("loss");
@@ -70,9 +71,9 @@ void accumulate(Gradients& to, bool kept) {
 }
 
 // All ranks' sums of the gradients that are not split.
-void sum_over_ranks(Gradients& to, int64_t ranks) {
+void sum_over_ranks(Gradients& to, const Split& split) {
   for (size_t i = 0; i < to.grads.size(); ++i)
-    if (!to.split[i]) to.grads[i] = ops::all_reduce(to.grads[i], ranks);
+    if (!to.split[i]) to.grads[i] = sum_over_ranks(to.grads[i], split);
 }
 
 // The norm of all gradients, and what brings it down to max_norm. A part of a vector counts as much
@@ -159,7 +160,7 @@ Graph train_step(const Graph& loss, const StepOptions& o) {
   if (o.accumulate) g.output("step_loss", own);
   Value total = own;  // finite if every rank's is
   if (o.split.ranks > 1) {
-    sum_over_ranks(all, o.split.ranks);
+    sum_over_ranks(all, o.split);
     const Value told = reports(g, own, o.split.ranks);
     total = ops::reshape(ops::sum(ops::slice(told, 1, 0, 1), {0, 1}), {});
     g.output("ranks", told);

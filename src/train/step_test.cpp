@@ -58,8 +58,7 @@ struct Toy {
     accumulation.emplace(accumulation_step(linear_loss(batch), options),
                          open_context("cpu", {.threads = 1}));
     accumulation->share_arena(plan);
-    for (const Source& s : accumulation->graph().sources())
-      if (s.kind != Source::Kind::input) accumulation->bind(s.name, plan.bound(s.name));
+    accumulation->bind_as(plan);
   }
   NamedTensors run(const Tensor& x, const Tensor& y, const StepInputs& in) {
     const bool last = !accumulation || in.micro_batch + 1 == in.micro_batches;
