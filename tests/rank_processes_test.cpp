@@ -81,6 +81,12 @@ TEST_F(Ranks, a_collective_that_hangs__ends_all) {
              R"(ranks: none of the 2 ranks gets on \(step 3, for 1 s, limit 1 s\))");
 }
 
+TEST_F(Ranks, a_link_that_fails_while_all_wait__ends_them_with_its_words) {
+  for (const char* rank : {"0", "2"})
+    expect_end(str("copies=3 link batch=30 rank=", rank),
+               str(R"(toy: the cable is out  on rank )", rank, R"( \(host \S+, pid \d+\))"));
+}
+
 TEST_F(Ranks, an_error_of_one__is_said_once_with_its_name) {
   expect_end("copies=3 fail rank=2",
              R"(toy: must be right \(1, not 2\)  on rank 2 \(host \S+, pid \d+\))");

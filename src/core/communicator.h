@@ -40,6 +40,9 @@ class Communicator {
   virtual int64_t rank() const = 0;
   virtual int64_t ranks() const = 0;
   virtual std::string description() const = 0;  // "NCCL 2.28.3", "Open MPI 4.1.4"
+  // What has gone wrong with the link while collectives run, in its library's words; "": nothing.
+  // Any thread may ask: the one that waits for a collective may wait for ever.
+  virtual std::string fault() const { return ""; }
   // out = the sum of all ranks' in. May be in place. f32, bf16, f16.
   virtual void all_reduce(std::span<const Operand> operands) = 0;
   // in: ranks x count elements; out = row `rank` of the sum. f32, bf16, f16.

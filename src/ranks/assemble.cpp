@@ -97,10 +97,13 @@ class Hub {
     ::poll(all.data(), all.size(), poll_milliseconds);
   }
 
+  // Of too many the oldest goes, which has said nothing yet. A rank speaks at once, and comes
+  // again.
   void accept() {
-    while (pending_.size() < most_pending) {
+    for (size_t i = 0; i < most_pending; ++i) {
       Socket s = accepted_by(listener_);
       if (!s) return;
+      if (pending_.size() == most_pending) pending_.erase(pending_.begin());
       pending_.push_back({.connection = Connection(std::move(s))});
     }
   }

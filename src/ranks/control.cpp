@@ -115,6 +115,11 @@ void Control::fail(std::string_view error) {
   while (true) ::pause();  // the thread ends the process
 }
 
+void Control::watch_link(std::function<std::string()> fault) {
+  const std::lock_guard lock(mutex_);
+  link_fault_ = std::move(fault);
+}
+
 void Control::leave_group(Leaving how) {
   {
     const std::lock_guard lock(mutex_);
@@ -169,8 +174,21 @@ bool Control::beat_due() {
 }
 
 Control::Wishes Control::take_wishes() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(wishes_, {});
+  std::function<std::string()> link_fault;
+  Wishes out;
+  {
+    const std::lock_guard lock(mutex_);
+    out = std::exchange(wishes_, {});
+    if (out.error) link_fault_ = {};  // which may follow from it
+    if (now_ >= link_at_) link_fault = link_fault_;
+  }
+  if (!link_fault) return out;
+  link_at_ = now_ + limits_.beat;
+  if (std::string fault = link_fault(); !fault.empty()) {
+    out.error = fault.substr(0, most_text);
+    watch_link({});
+  }
+  return out;
 }
 
 void Control::deliver(std::vector<std::string> texts) {

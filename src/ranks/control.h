@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -25,6 +26,9 @@ class Control {
   std::vector<std::string> gather(std::string_view own);
   void report(int64_t step, Phase phase);
   [[noreturn]] void fail(std::string_view error);
+  // Asked every beat by the thread: what it gives, unless it is "", ends all ranks as an error
+  // here.
+  void watch_link(std::function<std::string()> fault);
   // How the group ends; returns when the others know. Once.
   enum class Leaving : uint8_t { in_order, with_an_error };
   void leave_group(Leaving how);
@@ -42,7 +46,7 @@ class Control {
     std::optional<std::string> text, error;
     std::optional<Leaving> leaving;
   };
-  Wishes take_wishes();
+  Wishes take_wishes();                          // or a fault of the link, as an error
   void deliver(std::vector<std::string> texts);  // to the main thread
   void no_more_gathers(std::string_view why);    // for the main thread
   // Ends the process; rank 0 may finish the file that it writes first.
@@ -64,6 +68,7 @@ class Control {
   std::condition_variable changed_;
   // under the mutex
   Wishes wishes_;
+  std::function<std::string()> link_fault_;
   std::deque<std::vector<std::string>> gathered_;
   std::string no_gathers_;  // why none comes any more
   int64_t step_ = 0;
@@ -73,7 +78,7 @@ class Control {
   std::array<bool, phases> seen_{};  // a first one was finished
   // of the thread
   std::atomic<double> now_ = 0;
-  double beat_at_ = 0;
+  double beat_at_ = 0, link_at_ = 0;
   std::chrono::steady_clock::time_point clock_;
   Socket wake_;  // an event descriptor
   std::jthread thread_;

@@ -47,6 +47,10 @@ void TcpGroup::report(int64_t step, Phase phase) {
   if (control_) control_->report(step, phase);
 }
 
+void TcpGroup::watch_link(std::function<std::string()> fault) {
+  if (control_) control_->watch_link(std::move(fault));
+}
+
 void TcpGroup::fail(std::string_view error) {
   if (control_) control_->fail(error);
   say(error);

@@ -4,6 +4,7 @@
 // says which, and the processes of all ranks end, although their main threads may be blocked.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "core/communicator.h"
@@ -38,6 +39,9 @@ class TcpGroup final : public RankGroup {
 
   // What this rank's main thread begins now. Costs less than a microsecond.
   void report(int64_t step, Phase phase);
+  // Asked every second on another thread: what it gives, unless it is "", ends all ranks as fail()
+  // does, while the main thread may wait for the link for ever.
+  void watch_link(std::function<std::string()> fault);
   // Ends all ranks, this process included, because of an Error here: it is printed once, with the
   // rank's name unless all have the same.
   [[noreturn]] void fail(std::string_view error);

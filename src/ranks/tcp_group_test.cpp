@@ -128,6 +128,20 @@ TEST(tcp_group, strangers__change_nothing) {
     EXPECT_EQ(e, "");
 }
 
+TEST(tcp_group, queue_full_of_strangers__lets_ranks_in) {
+  Threads run(2, 3);  // seconds: less than a stranger may be silent for
+  std::string of_hub, of_rank;
+  const auto gather = [](TcpGroup& g) { g.gather("a"); };
+  {
+    std::jthread hub([&] { of_hub = run.rank(run.launch(0), gather); });
+    std::vector<Socket> strangers;
+    for (int i = 0; i < 300; ++i) strangers.push_back(run.stranger());
+    of_rank = run.rank(run.launch(1), gather);
+  }
+  EXPECT_EQ(of_hub, "");
+  EXPECT_EQ(of_rank, "");
+}
+
 TEST(tcp_group, another_token__is_turned_away) {
   Threads run(2, 1);
   std::string of_stray, of_hub;

@@ -1,13 +1,16 @@
 #include "train/checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "base/error.h"
 #include "base/fields.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "io/file.h"
 #include "io/safetensors.h"
@@ -266,6 +269,26 @@ auto from_last_checkpoint(const std::string& folder, const auto& f) {
 }
 
 }  // namespace
+
+uint64_t checkpoint_hash(const std::string& folder, int64_t step) {
+  constexpr int64_t samples = 256, bytes = 4096;
+  std::string all;
+  for (const std::string& path : {model_file(folder, step), state_file(folder, step)}) {
+    std::ifstream in(path, std::ios::binary | std::ios::ate);
+    const auto size = static_cast<int64_t>(in.tellg());
+    require(in.good(), "checkpoint: cannot read it  ", path);
+    all += str(size, ' ');
+    const int64_t last = std::max<int64_t>(size - bytes, 0);
+    for (int64_t i = 0; i < samples; ++i) {
+      std::array<char, bytes> block;
+      in.seekg(last * i / (samples - 1));
+      const auto count = static_cast<std::streamsize>(std::min(size, bytes));
+      require(in.read(block.data(), count).good(), "checkpoint: cannot read it  ", path);
+      all.append(block.data(), static_cast<size_t>(count));
+    }
+  }
+  return fnv1a(all);
+}
 
 ModelFileInfo last_model_info(const std::string& folder) {
   return from_last_checkpoint(folder, [&](int64_t last) { return model_info(folder, last); });

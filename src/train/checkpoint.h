@@ -39,6 +39,9 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder);
 // The newest of them, which a run goes on from. Throws Error if there is none; it names a training
 // state that is missing for a model.
 int64_t last_checkpoint(const std::string& folder);
+// A number that tells the contents of checkpoints of one step apart: of sizes and samples of its
+// files, not of all bytes. Throws Error.
+uint64_t checkpoint_hash(const std::string& folder, int64_t step);
 // The step of the newest model file, with or without a state; none: there is no model.
 std::optional<int64_t> last_model(const std::string& folder);
 std::string model_file(const std::string& folder, int64_t step);

@@ -130,6 +130,21 @@ TEST(checkpoint, state__comes_back_to_the_bit) {
   }
 }
 
+TEST(checkpoint, hash__tells_contents_apart) {
+  const Folder folder;
+  const std::string one = folder / "one", other = folder / "other";
+  for (const std::string& f : {one, other}) fs::create_directory(f);
+  save_checkpoint(one, state_at(5), info, 0);
+  save_checkpoint(other, state_at(5), info, 0);
+  EXPECT_EQ(checkpoint_hash(one, 5), checkpoint_hash(other, 5));
+  TrainState changed = state_at(5);
+  for (auto& [name, t] : changed.tensors)
+    if (name.starts_with("m.")) (t = t.clone()).span<float>()[0] += 1;
+  save_checkpoint(other, changed, info, 0);
+  EXPECT_NE(checkpoint_hash(one, 5), checkpoint_hash(other, 5));
+  expect_error([&] { checkpoint_hash(one, 6); }, "checkpoint: cannot read it  ");
+}
+
 TEST(checkpoint, moment_not_finite__is_an_error_that_names_an_older_checkpoint) {
   const Folder folder;
   save_checkpoint(folder.path(), state_at(5), info, 0);

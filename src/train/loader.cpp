@@ -88,7 +88,8 @@ BatchLoader::BatchLoader(const Dataset& data, LoaderOptions options, int64_t fir
   check(data, options_);
   require(first_step >= 0, "loader: step must not be negative (", first_step, ")");
   int64_t threads = options_.threads;
-  if (threads == 0) threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 8);
+  if (threads == 0)
+    threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, most_loaders);
   const int64_t prefetch = options_.prefetch ? options_.prefetch : threads + 1;
   slots_.resize(static_cast<size_t>(prefetch));
   for (int64_t t = 0; t < std::min(threads, prefetch); ++t)

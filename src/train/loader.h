@@ -18,12 +18,14 @@
 
 namespace ebb::train {
 
+constexpr int64_t most_loaders = 8;  // threads, unless their number is given
+
 struct LoaderOptions {
   int64_t batch = 64;  // images a step, over all ranks
   Seed seed = 0;       // of the order, the flips and the augmentation
   bool flip = false;   // mirror every other image at random (part of augment already)
   AugmentOptions augment{};
-  int64_t threads = 0;   // 0: all that this process may use, at most 8
+  int64_t threads = 0;   // 0: all that this process may use, at most most_loaders
   int64_t prefetch = 0;  // batches made ahead, at most; 0: threads + 1
   int64_t rank = 0;      // this process's slice of each batch: rows [rank, rank+1) * batch / ranks
   int64_t ranks = 1;     // must divide batch

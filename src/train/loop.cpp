@@ -13,6 +13,7 @@
 #include "io/file.h"
 #include "nn/network.h"
 #include "train/diagnose.h"
+#include "train/job_facts.h"
 #include "train/run_folder.h"
 #include "train/stop.h"
 #include "train/team.h"
@@ -73,6 +74,8 @@ class Run {
     recorded.gpus.clear();
     job_.info.train_config = to_json(recorded);
     plan_.check_memory();
+    team_.check_host_memory(training_bytes(job_.weights) +
+                            (context.device->on_host() ? plan_.arena_bytes() : 0));
     state_ = c_.resume ? load_state(c_.out, job_.weights) : initial_state(job_.weights, c_.seed);
     bind_state(plan_, state_, options_.split);
     if (options_.accumulate) add_accumulation();
@@ -130,8 +133,7 @@ class Run {
     accumulation_.emplace(accumulation_step(job_.loss, options_), context_,
                           compile_options(c_, options_));
     accumulation_->share_arena(plan_);
-    for (const Source& s : accumulation_->graph().sources())
-      if (s.kind != Source::Kind::input) accumulation_->bind(s.name, plan_.bound(s.name));
+    accumulation_->bind_as(plan_);
     accumulation_->check_memory();
   }
 
@@ -460,37 +462,22 @@ class Run {
 
 }  // namespace
 
-namespace {
-
-// What must be the same on all ranks, so that they train one network on one set of images.
-std::vector<ranks::Fact> facts_of(const TrainJob& job, const Context& context) {
-  TrainConfig settings = job.config;
-  settings.threads = 0;
-  settings.gpus.clear();
-  return {{"version", version},
-          {"settings", to_json(settings)},
-          {"model", job.info.model},
-          {"network", job.info.model_config},
-          {"diffusion", job.info.diffusion_config},
-          {"data", job.data},
-          device_fact(*context.device),
-          {"checkpoint", job.config.resume ? str(last_checkpoint(job.config.out)) : "none"}};
-}
-
-}  // namespace
-
 TrainResult train(TrainJob job, const Context& context) {
   const Team team(job.ranks);
   check(job.config, split_of(job.config, job.ranks).ranks);
   // The other ranks' folder is rank 0's, which may have begun.
   if (team.leads()) check_run_folder(job.config.out, job.config.resume, job.config.overwrite);
   team.check_equal(facts_of(job, context));
-  if (team.alone() && job.config.shard != "none" && job.hooks.log)
-    job.hooks.log("shard: there is one device, which keeps all");
+  if (team.alone() && job.hooks.log) {
+    if (job.config.shard != "none") job.hooks.log("shard: there is one device, which keeps all");
+    if (job.config.reduce_dtype != "f32")
+      job.hooks.log("reduce_dtype: there is one device, which sends no gradients");
+  }
   // Compiling and measuring kernels may take long and cannot be polled.
   std::optional<EndOnSignal> preparing(
       std::in_place,
-      team.leads() ? "train: interrupted before the first step; nothing was written" : "");
+      team.leads() ? "train: interrupted before the first step; nothing was written" : "",
+      job.hooks.json && team.leads());
   Run run(std::move(job), context);
   preparing.reset();
   return run.run();

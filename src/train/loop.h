@@ -25,6 +25,7 @@ struct Hooks {
   std::function<void(const TrainState&, MetricsLog&)> evaluate = {};
   std::function<void(std::string_view)> log = {};  // messages for the user
   std::function<bool()> stop = {};                 // polled after every step, as the signals are
+  bool json = false;  // a signal before the first step is told as JSON on standard output, too
 };
 
 struct TrainJob {

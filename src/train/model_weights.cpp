@@ -115,10 +115,15 @@ void check_finite(const std::string& name, const Tensor& t, const std::string& p
   if (!wrong.empty()) fail_not_finite(wrong, path);
 }
 
-void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_view what) {
+int64_t host_bytes(const nn::Weights& weights, int64_t copies) {
   int64_t bytes = 0;
   for (const nn::Weight& w : weights)
     bytes += (w.trained ? copies : 1) * Type{DType::f32, w.shape}.bytes();
+  return bytes;
+}
+
+void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_view what) {
+  const int64_t bytes = host_bytes(weights, copies);
   const int64_t free = free_host_memory();
   require(bytes <= free, what, " must fit into the machine's memory (", bytes / 1000000, " MB, ",
           free / 1000000, " MB are free)");

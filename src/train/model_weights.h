@@ -50,8 +50,9 @@ std::shared_ptr<WeightStore> described_weights(const nn::Weights& weights);
 // "w has nan as element 7" of the first element that is not finite; "" if all are.
 std::string not_finite_in(const std::string& name, const Tensor& t);
 void check_finite(const std::string& name, const Tensor& t, const std::string& path);
-// Throws Error unless `copies` of every trained weight, and one of every other, fit into the
-// machine's free memory; `what`: of whom, what these are.
+// Bytes of `copies` of every trained weight, and one of every other, in f32.
+int64_t host_bytes(const nn::Weights& weights, int64_t copies);
+// Throws Error unless these fit into the machine's free memory; `what`: of whom, what these are.
 void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_view what);
 
 }  // namespace ebb::train

@@ -31,6 +31,8 @@ void check_training_memory(const nn::Weights& weights) {
   check_host_memory(weights, copies, "train: weights, averages and moments");
 }
 
+int64_t training_bytes(const nn::Weights& weights) { return host_bytes(weights, copies); }
+
 TrainState initial_state(nn::Weights weights, uint64_t seed) {
   check_training_memory(weights);
   TrainState s{.weights = std::move(weights)};

@@ -24,6 +24,7 @@ TrainState initial_state(nn::Weights weights, uint64_t seed);
 // The names of a trained weight's moments, before its own.
 inline constexpr const char* moment_prefixes[] = {"m.", "v."};
 void check_training_memory(const nn::Weights& weights);
+int64_t training_bytes(const nn::Weights& weights);  // of a whole state
 
 // Gives the plan the state's tensors, or this rank's parts. On the host the plan then works in the
 // state's own memory; elsewhere fetch_state() brings it up to date.

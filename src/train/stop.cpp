@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <condition_variable>
 #include <cstdint>
 #include <ctime>
@@ -22,6 +23,7 @@ std::atomic<int64_t> came_at = 0;  // ms; 0: none came
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 std::array<char, 160> line = {};  // written before handlers are there
 size_t line_length = 0;
+bool tells_json = false;
 
 int64_t milliseconds() {
   timespec now = {};
@@ -50,6 +52,14 @@ void on_signal(int signal) {
 void end_now(int signal) {
   constexpr int stopped = 128;
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line_length));
+  if (tells_json) {
+    constexpr std::string_view begin = R"({"interrupted":true,"signal":)", end = "}\n";
+    std::array<char, begin.size() + end.size() + 4> text;
+    char* at = std::ranges::copy(begin, text.data()).out;
+    at = std::to_chars(at, text.data() + text.size(), signal).ptr;
+    at = std::ranges::copy(end, at).out;
+    static_cast<void>(!::write(STDOUT_FILENO, text.data(), static_cast<size_t>(at - text.data())));
+  }
   ::_exit(stopped + signal);
 }
 
@@ -96,8 +106,9 @@ StopSignals::~StopSignals() { restore(before_); }
 
 int StopSignals::requested() const { return came; }
 
-EndOnSignal::EndOnSignal(std::string_view said) {
+EndOnSignal::EndOnSignal(std::string_view said, bool json) {
   keep_line(said);
+  tells_json = json;
   before_ = handle_by(end_now);
 }
 

@@ -34,10 +34,11 @@ class StopSignals {
 
 // While an instance exists, a signal writes `said` as a line on standard error and ends the process
 // at once, with the exit code of commands that were stopped (128 and the signal's number): for work
-// that cannot be polled and has nothing to save. One instance of either class at a time.
+// that cannot be polled and has nothing to save. `json`: it also writes an object with the signal's
+// number on standard output. One instance of either class at a time.
 class EndOnSignal {
  public:
-  explicit EndOnSignal(std::string_view said);
+  explicit EndOnSignal(std::string_view said, bool json = false);
   ~EndOnSignal();
   EndOnSignal(const EndOnSignal&) = delete;
   EndOnSignal& operator=(const EndOnSignal&) = delete;

@@ -59,6 +59,17 @@ TEST_F(stop_signals, where_there_is_nothing_to_save__end_the_process_with_a_sent
   EXPECT_EXIT(std::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");
 }
 
+TEST_F(stop_signals, with_json__end_the_process_with_an_object) {
+  EXPECT_EXIT(
+      {
+        dup2(STDERR_FILENO, STDOUT_FILENO);  // which is looked at
+        const EndOnSignal preparing("nothing was written", true);
+        std::raise(SIGTERM);
+      },
+      testing::ExitedWithCode(128 + SIGTERM),
+      "nothing was written\n.\"interrupted\":true,\"signal\":15.\n");
+}
+
 TEST_F(stop_signals, ignored_ones__stay_so) {
   const auto before = std::signal(SIGINT, SIG_IGN);
   {

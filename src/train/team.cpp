@@ -1,7 +1,9 @@
 #include "train/team.h"
 
 #include "base/error.h"
+#include "base/fields.h"
 #include "base/hash.h"
+#include "core/host_memory.h"
 
 namespace ebb::train {
 namespace {
@@ -30,6 +32,20 @@ std::string Team::of_all(const std::string& text) const {
   for (size_t r = 0; r < all.size(); ++r)
     if (!all[r].empty()) return str("rank ", r, ", ", all[r]);
   return "";
+}
+
+void Team::check_host_memory(int64_t bytes) const {
+  if (alone()) return;
+  const int64_t free = free_host_memory();  // before anyone goes on
+  const std::vector<std::string> all = group_->gather(str(bytes));
+  const std::string& host = group_->member(group_->rank()).host;
+  int64_t sum = 0, here = 0;
+  for (size_t r = 0; r < all.size(); ++r)
+    if (group_->member(static_cast<int64_t>(r)).host == host)
+      sum += parse_integer(all[r], "ranks: bytes"), ++here;
+  require(sum <= free, "train: the state of training and what is computed on the host must fit ",
+          "into the memory of ", host, " (", here, here == 1 ? " rank, " : " ranks, together ",
+          sum / 1000000, " MB, ", free / 1000000, " MB are free)");
 }
 
 void Team::check_equal(const std::vector<ranks::Fact>& facts) const {

@@ -29,6 +29,9 @@ class Team {
   std::string of_rank_0(const std::string& text) const;
   // What the first rank says that says something, with its number:
   std::string of_all(const std::string& text) const;
+  // Throws Error on the ranks of a host whose free memory is less than what they take together,
+  // each so many bytes of it from now on.
+  void check_host_memory(int64_t bytes) const;
   // Throws Error, the same on all, where they differ.
   void check_equal(const std::vector<ranks::Fact>& facts) const;
   // The same for the collectives of plans. Ranks whose devices differ in what is free, or was

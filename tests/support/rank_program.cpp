@@ -111,6 +111,14 @@ const std::map<std::string, Scenario> scenarios = {
          if (chosen) block();
        });
      }},
+    {"link",
+     [](TcpGroup& g, const Words&, bool chosen) {
+       work(g, [&] {
+         if (!chosen) return;
+         g.watch_link([] { return std::string("toy: the cable is out"); });
+         block();  // in a collective, for ever
+       });
+     }},
     {"hang_all",
      [](TcpGroup& g, const Words& w, bool) {
        g.report(0, Phase::step);  // the first one is slow

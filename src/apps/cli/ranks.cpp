@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "apps/cli/gpus.h"
 #include "base/error.h"
-#include "base/fields.h"
 #include "base/names.h"
 #include "ranks/connect.h"
 #include "ranks/launch.h"
@@ -16,7 +16,11 @@
 namespace ebb::cli {
 namespace {
 
-std::optional<ranks::Launch> own_launch() { return ranks::launch_of(ranks::environment()); }
+// Of this process, which is started once.
+const std::optional<ranks::Launch>& own_launch() {
+  static const auto launch = ranks::launch_of(ranks::environment());
+  return launch;
+}
 
 // The arguments of this process, from the program's name on.
 std::vector<std::string> own_arguments() {
@@ -24,18 +28,6 @@ std::vector<std::string> own_arguments() {
   std::vector<std::string> out;
   for (std::string word; std::getline(file, word, '\0');) out.push_back(word);
   return out;
-}
-
-int64_t number_of_gpus(const std::string& gpus) {
-  const int64_t here = count_devices("cuda");
-  if (small_letters(gpus) == "all") {
-    require(here > 0, "gpus: there is no GPU here that this program can use (--gpus all)");
-    return here;
-  }
-  const int64_t n = parse_integer(gpus, "gpus (all, or a number)");
-  require(n >= 1, "gpus: must be all, or at least 1 (", n, ")");
-  require(n <= here, "gpus: there are not so many here (", here, " of ", n, ")");
-  return n;
 }
 
 // Threads of a rank: the cores that it may use, shared with the ranks of its host that may use the
@@ -53,11 +45,8 @@ int64_t share_of_cores(ranks::TcpGroup& group) {
 }  // namespace
 
 bool is_quiet() {
-  static const bool quiet = [] {
-    const auto launch = own_launch();
-    return launch && launch->rank > 0;
-  }();
-  return quiet;
+  const auto& launch = own_launch();
+  return launch && launch->rank > 0;
 }
 
 void say_once(std::string_view line) {
@@ -66,7 +55,7 @@ void say_once(std::string_view line) {
 
 std::optional<int> start_copies(const std::string& gpus, const std::string& device) {
   if (gpus.empty()) return {};
-  if (const auto launch = own_launch()) {
+  if (const auto& launch = own_launch()) {
     require(launch->how == "--gpus", "gpus: ", launch->how, " starts the ranks already (--gpus ",
             gpus, ")");
     return {};
@@ -79,21 +68,29 @@ std::optional<int> start_copies(const std::string& gpus, const std::string& devi
 }
 
 std::shared_ptr<ranks::TcpGroup> join_group() {
-  const auto launch = own_launch();
+  const auto& launch = own_launch();
   return launch ? ranks::connect(*launch) : nullptr;
+}
+
+int64_t own_threads(int64_t asked, ranks::TcpGroup* group) {
+  if (!group) return asked;
+  const int64_t share = share_of_cores(*group);
+  return asked > 0 ? asked : share;
 }
 
 Context open_device(CommonOptions o, ranks::TcpGroup* group) {
   if (!group) return open_device(o);
-  const auto launch = own_launch();
+  const auto& launch = own_launch();
   // A launcher may show each rank its own GPU alone.
   o.index = count_devices("cuda") == 1 ? 0 : launch->local_rank;
-  const int64_t share = share_of_cores(*group);
-  if (o.threads == 0) o.threads = share;
   Context c = open_device(o);
   if (is_quiet()) c.log = [](std::string_view) {};
   group->report(0, ranks::Phase::join);
   c.device->join(*group);
+  group->watch_link([device = std::weak_ptr(c.device)] {
+    const auto there = device.lock();
+    return there && there->communicator() ? there->communicator()->fault() : std::string();
+  });
   group->report(0, ranks::Phase::start);
   return c;
 }

@@ -25,6 +25,10 @@ std::optional<int> start_copies(const std::string& gpus, const std::string& devi
 // The group that this process was started as one rank of; null: it computes alone. Throws Error.
 std::shared_ptr<ranks::TcpGroup> join_group();
 
+// Threads of this process: `asked`, or where that is 0 its share of the cores that several ranks of
+// a host may use. 0 of one that computes alone. All ranks call it.
+int64_t own_threads(int64_t asked, ranks::TcpGroup* group);
+
 // As open_device(), of the GPU with the rank's number on its host, linked with those of the others.
 Context open_device(CommonOptions o, ranks::TcpGroup* group);
 

@@ -1,6 +1,8 @@
 #include "apps/cli/train_data.h"
 
+#include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "apps/cli/command.h"
 #include "apps/cli/ranks.h"
@@ -40,7 +42,12 @@ TrainData read(const train::TrainConfig& c, const std::function<void()>& between
 
 std::string size_text(const Shape& image) { return str(image[1], "x", image[0], "x", image[2]); }
 
-std::optional<TrainData> open_train_data(const train::TrainConfig& config, int& signal) {
+train::TrainConfig on_threads(train::TrainConfig config, int64_t own, int64_t most) {
+  if (config.threads == 0) config.threads = std::min(own, most);
+  return config;
+}
+
+std::optional<TrainData> open_train_data(const train::TrainConfig& config, bool json, int& signal) {
   const train::StopSignals signals(is_quiet() ? "" : stopping);
   const auto look = [&] {
     if (signals.requested() != 0) throw Cancelled("train: stopped while images are read");
@@ -53,6 +60,7 @@ std::optional<TrainData> open_train_data(const train::TrainConfig& config, int& 
     signal = signals.requested();
     say_once(str("train: interrupted by signal ", signal,
                  " while images were read; nothing was written"));
+    if (json) print_json({{"interrupted", true}, {"signal", signal}});
     return std::nullopt;
   }
 }

@@ -16,9 +16,12 @@ struct TrainData {
   std::vector<std::string> class_names;
 };
 
+// With the threads of this process, at most so many where their number is not given.
+train::TrainConfig on_threads(train::TrainConfig config, int64_t own, int64_t most = 65536);
+
 // Says on standard error what was read and left out. None if a signal asked for the end, of which
-// it tells; `signal` gets its number. Throws Error.
-std::optional<TrainData> open_train_data(const train::TrainConfig& config, int& signal);
+// it tells, also as JSON; `signal` gets its number. Throws Error.
+std::optional<TrainData> open_train_data(const train::TrainConfig& config, bool json, int& signal);
 
 // "32x32x3": width, height, channels.
 std::string size_text(const Shape& image);

@@ -155,7 +155,9 @@ std::optional<DType> dtype_of(const Options& o) {
 
 int run_rank(const Options& o, ranks::TcpGroup* group) {
   const Recompute recompute = parse_recompute(o.recompute);
-  const Context context = open_device(o.common, group);
+  CommonOptions common = o.common;
+  common.threads = own_threads(common.threads, group);
+  const Context context = open_device(common, group);
   check_filter(o, recompute, *context.device);
   Ceilings c = measure_ceilings(context);
   if (!is_quiet())

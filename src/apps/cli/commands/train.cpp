@@ -37,6 +37,7 @@ struct Options {
   const Model* model = nullptr;
   std::string config;  // a JSON file
   bool json = false;
+  int64_t threads = 0;  // of this process: own_threads()
   bool learn_sigma_given = false;
   nlohmann::ordered_json network_section;  // of the file
   std::string data_text;                   // what is trained on, for people
@@ -375,12 +376,14 @@ train::TrainJob make_job(const Options& o, const train::HeldOut& data, const Con
               .class_names = o.class_names};
   job.data = o.data_text;
   if (data.validation) job.data += str("; ", data.note);
-  job.batches = train::dataset_batches(*data.training, o.train, o.split());
+  const TrainConfig loading = on_threads(o.train, o.threads, train::most_loaders);
+  job.batches = train::dataset_batches(*data.training, loading, o.split());
   if (data.validation) {
     job.validation = train::validation_of(*data.validation, o.train, o.split());
     job.validation->loss = loss_of(o, false);
   }
   job.hooks.log = say_once;
+  job.hooks.json = o.json;
   job.ranks = o.ranks.get();
   job.hooks.sample = [&o, &context](const train::TrainState& s) { write_grid(o, context, s); };
   return job;
@@ -397,14 +400,17 @@ void check_size(Options o) {
 }
 
 int run_rank(Options& o) {
+  const bool tells_json = o.json && !is_quiet();
   const auto open = [&] {
-    const train::EndOnSignal opening(is_quiet() ? "" : "train: interrupted; nothing was written");
-    return open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.train.threads},
+    const train::EndOnSignal opening(is_quiet() ? "" : "train: interrupted; nothing was written",
+                                     tells_json);
+    o.threads = own_threads(o.train.threads, o.ranks.get());
+    return open_device({.device = o.train.device, .tune = o.train.tune, .threads = o.threads},
                        o.ranks.get());
   };
   const Context context = open();
   int signal = 0;
-  const std::optional<TrainData> data = open_train_data(o.train, signal);
+  const auto data = open_train_data(on_threads(o.train, o.threads), tells_json, signal);
   if (!data) return signal_exit + signal;
   o.data_text = data->text;
   o.class_names = data->class_names;
@@ -413,7 +419,7 @@ int run_rank(Options& o) {
   const train::TrainResult r = train::train(make_job(o, data->images, context), context);
   if (!is_quiet()) say_warnings(write_report(o.train.out));
   const bool interrupted = r.why == train::TrainResult::Stop::signal;
-  if (o.json && !is_quiet()) {
+  if (tells_json) {
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const nlohmann::ordered_json j = {{"steps", r.step},

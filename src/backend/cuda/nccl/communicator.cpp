@@ -50,6 +50,15 @@ class NcclCommunicator final : public Communicator {
   int64_t ranks() const override { return ranks_; }
   std::string description() const override { return str("NCCL ", nccl_.version()); }
 
+  std::string fault() const override {
+    try {
+      check_link();
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  }
+
   void all_reduce(std::span<const Operand> operands) override {
     each(operands, "all_reduce", [&](const Operand& o, cudaStream_t s) {
       return nccl_.all_reduce(o.in, o.out, count(o), number_of(o.dtype), sum, comm_, s);

@@ -103,8 +103,10 @@ TEST_F(Nccl, errors__in_its_words_and_the_group_is_closed) {
   testing::expect_error([&] { c->all_reduce(one); },
                         "nccl: all_reduce failed (remote error: the cable is out)");
   EXPECT_TRUE(calls().ends_with("end\n"));
+  EXPECT_EQ(c->fault(), "") << "of the call, not of the link";
   fail_with(0, 6);
   testing::expect_error([&] { c->all_reduce(one); }, "nccl: the link failed (remote error");
+  EXPECT_TRUE(c->fault().starts_with("nccl: the link failed (remote error")) << c->fault();
   fail_with(0, 0);
 }
 
