@@ -98,6 +98,9 @@ struct OpDef {
   bool gathers = false;
   // It waits for the same use of it on other ranks: plans have it begin early, beside other work.
   bool collective = false;
+  // Of a collective: how often a rank sends the larger of an operand and its result, less its own
+  // share of it.
+  int sends = 0;
   // Null: every input read and every output written once, expr's flops an element.
   Cost (*cost)(const Signature&) = nullptr;
   std::vector<Example> (*examples)() = nullptr;

@@ -39,6 +39,7 @@ OpDef collective_op(std::string_view name, decltype(OpDef::infer) infer, decltyp
           .vjp = vjp,
           .reference = reference,
           .collective = true,
+          .sends = 1,
           .examples = examples};
 }
 

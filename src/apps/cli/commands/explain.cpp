@@ -15,6 +15,7 @@
 #include "pipeline/load_model.h"
 #include "runtime/launches.h"
 #include "runtime/plan.h"
+#include "runtime/traffic.h"
 #include "train/model_weights.h"
 #include "train/step.h"
 
@@ -24,8 +25,9 @@ namespace {
 constexpr std::string_view after = "after:";
 
 struct Options {
-  std::string model = "tiny", stage = "plan", dtype = "f32", recompute = "off";
-  int64_t batch = 8;
+  std::string model = "tiny", stage = "plan", dtype = "f32", recompute = "off", shard = "none",
+              reduce_dtype = "f32";
+  int64_t batch = 8, ranks = 1;
   bool train = true, all = false;
   CommonOptions common;
   DiffusionConfig diffusion;
@@ -40,6 +42,11 @@ struct Options {
       "plan: activation checkpointing to save memory: off, pointwise, all, auto or a size like "
       "8GB");
     f("batch", batch, "images");
+    f("ranks", ranks,
+      "of a training step on so many devices: the plan of each, and what it sends (`batch` is of "
+      "all)");
+    f("shard", shard, "what these keep in parts: none, optimizer, weights");
+    f("reduce_dtype", reduce_dtype, "of the gradients that these send each other: f32 or bf16");
     f("all", all, "print long lists and expressions in full");
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
@@ -47,6 +54,8 @@ struct Options {
     if (!stage.starts_with(after))
       f("stage", stage, {"graph", "grad", "passes", "fused", "launches", "plan"});
     f("dtype", dtype, {"f32", "bf16", "f16"});
+    f("shard", shard, train::shard_names());
+    f("reduce_dtype", reduce_dtype, {"f32", "bf16"});
   }
 };
 
@@ -134,6 +143,11 @@ std::string pass_list(const Lowering& l) {
   return out;
 }
 
+// What a rank sends; "" where there is one.
+std::string sent_text(const Options& o, const Graph& lowered) {
+  return o.ranks == 1 ? "" : text_of(traffic_of(lowered, o.ranks)) + '\n';
+}
+
 // The graph as `stage` wants it, or what is to be said of the passes.
 std::string lowered_text(const Options& o, const Graph& g, Lowering& l) {
   if (o.stage == "passes") return pass_list(l);
@@ -143,7 +157,8 @@ std::string lowered_text(const Options& o, const Graph& g, Lowering& l) {
   for (const Pass& p : lowering_passes())
     if (p.name == last && !p.runs(l))
       std::fprintf(stderr, "ebb: %s is skipped here (ebb explain --stage passes)\n", last.c_str());
-  return o.stage == "launches" ? launch_table(out, l) : to_text(out);
+  if (o.stage != "launches") return to_text(out);
+  return launch_table(out, l) + sent_text(o, out);
 }
 
 Graph forward_graph(const Options& o, const NamedModel& m) {
@@ -151,7 +166,7 @@ Graph forward_graph(const Options& o, const NamedModel& m) {
   const nn::Network network = network_of(*m.model, m.config);
   if (o.train)
     return loss_graph(o.diffusion, network,
-                      {.batch = o.batch,
+                      {.batch = o.batch / o.ranks,
                        .image = {c.image_size, c.image_size, c.in_channels},
                        .conditions = class_conditions(m.config)});
   Graph g;
@@ -161,9 +176,11 @@ Graph forward_graph(const Options& o, const NamedModel& m) {
 
 Graph training_graph(const Options& o, const NamedModel& m, const Graph& forward) {
   if (!o.train) return mixed_precision(forward, parse_dtype(o.dtype), Parameters::rounded);
-  return train::train_step(forward,
-                           {.dtype = parse_dtype(o.dtype),
-                            .undecayed = nn::without_decay(weights_of(*m.model, m.config))});
+  return train::train_step(forward, {.dtype = parse_dtype(o.dtype),
+                                     .undecayed = nn::without_decay(weights_of(*m.model, m.config)),
+                                     .split = {.ranks = o.ranks,
+                                               .shard = train::parse_shard(o.shard),
+                                               .sent = parse_dtype(o.reduce_dtype)}});
 }
 
 std::string text_of(const Options& o, const std::string& text) {
@@ -172,17 +189,21 @@ std::string text_of(const Options& o, const std::string& text) {
 
 void print_sum(const Options& o, const Plan& plan) {
   const Cost cost = plan.cost();
-  const nlohmann::ordered_json j = {{"model", o.model},
-                                    {"stage", o.stage},
-                                    {"batch", o.batch},
-                                    {"steps", plan.steps().size()},
-                                    {"flops", cost.flops},
-                                    {"bytes_moved", cost.bytes},
-                                    {"arena_bytes", plan.arena_bytes()},
-                                    {"recomputed_pointwise", plan.recomputed().pointwise},
-                                    {"recomputed_blocks", plan.recomputed().blocks},
-                                    {"source_bytes", plan.source_bytes()},
-                                    {"text", text_of(o, plan.text())}};
+  nlohmann::ordered_json j = {{"model", o.model},
+                              {"stage", o.stage},
+                              {"batch", o.batch},
+                              {"steps", plan.steps().size()},
+                              {"flops", cost.flops},
+                              {"bytes_moved", cost.bytes},
+                              {"arena_bytes", plan.arena_bytes()},
+                              {"recomputed_pointwise", plan.recomputed().pointwise},
+                              {"recomputed_blocks", plan.recomputed().blocks},
+                              {"source_bytes", plan.source_bytes()},
+                              {"text", text_of(o, plan.text())}};
+  if (o.ranks > 1) {
+    const Traffic sent = sum_of(traffic_of(plan.graph(), o.ranks));
+    j.update({{"ranks", o.ranks}, {"collectives", sent.collectives}, {"sent_bytes", sent.bytes}});
+  }
   print_json(j);
 }
 
@@ -192,6 +213,17 @@ NamedModel model_of(const Options& o) {
   for (const Field& f : m.config.fields())
     if (f.name == "learn_sigma" && o.train) **std::get_if<bool*>(&f.ref) = o.diffusion.learn_sigma;
   return m;
+}
+
+void check_ranks(const Options& o) {
+  constexpr int64_t most_ranks = 65536;
+  require(o.ranks >= 1 && o.ranks <= most_ranks, "explain: ranks must be 1 to ", most_ranks,
+          " (got ", o.ranks, ")");
+  require(o.ranks > 1 || (o.shard == "none" && o.reduce_dtype == "f32"),
+          "explain: --shard and --reduce-dtype are of several ranks (--ranks ", o.ranks, ")");
+  require(o.train || o.ranks == 1, "explain: ranks are of the training step (--no-train)");
+  require(o.batch % o.ranks == 0, "explain: every rank must get as many images (batch ", o.batch,
+          " on ", o.ranks, ")");
 }
 
 int run(const Options& o) {
@@ -205,12 +237,15 @@ int run(const Options& o) {
           "explain: recompute is of the plan of a training step (--stage ", o.stage,
           o.train ? ")" : ", --no-train)");
   require(o.train || o.stage != "grad", "explain: stage grad is of the training step (--no-train)");
+  check_ranks(o);
   const NamedModel m = model_of(o);
   const Graph forward = forward_graph(o, m);
   const Context context = open_device(o.common);
+  if (o.ranks > 1) context.device->describe_ranks(o.ranks);
   // Plans that sample compute nothing of weights alone: see docs/weights.md.
   const CompileOptions options{
       .recompute = r,
+      .gather_again = o.shard == "weights",
       .weights = o.train ? nullptr : train::described_weights(weights_of(*m.model, m.config))};
   std::string text;
   if (o.stage == "graph") {
@@ -227,7 +262,7 @@ int run(const Options& o) {
       print_sum(o, plan);
       return 0;
     }
-    text = plan.text();
+    text = plan.text() + sent_text(o, plan.graph());
   }
   text = text_of(o, text);
   if (o.common.json)

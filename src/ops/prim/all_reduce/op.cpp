@@ -22,7 +22,11 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
 }  // namespace
 
 const OpDef& def::all_reduce() {
-  static const OpDef d = collective_op("all_reduce", infer, vjp, reference);
+  static const OpDef d = [] {
+    OpDef out = collective_op("all_reduce", infer, vjp, reference);
+    out.sends = 2;  // to be summed, and the sums
+    return out;
+  }();
   return d;
 }
 
