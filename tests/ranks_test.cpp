@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "ops/add/op.h"
@@ -28,6 +29,7 @@ using train::Split;
 using train::StepOptions;
 
 constexpr int64_t width = 32, batch = 8, steps = 3;
+constexpr double rate = 1e-2;
 using Weights = std::map<std::string, std::vector<float>>;
 
 // Two blocks x + b silu(a x + c): weights that are split, and biases that are too small to be.
@@ -98,7 +100,7 @@ Trained train_rank(const How& how, const std::shared_ptr<ThreadRanks::Member>& m
   for (const Source& s : plan.graph().sources())
     if (s.kind != Source::Kind::input) out.own_elements += plan.graph().type(s.value).shape.numel();
   for (int64_t s = 0; s < steps; ++s) {
-    train::StepInputs in{.step = s, .lr = 1e-2, .ema_decay = 0.5};
+    train::StepInputs in{.step = s, .lr = rate, .ema_decay = 0.5};
     in.micro_batches = how.micro_batches;
     double loss_of_step = 0;
     for (; in.micro_batch < in.micro_batches; ++in.micro_batch) {
@@ -193,7 +195,8 @@ TEST(ranks, same_run_twice__has_the_same_bits) {
 }
 
 // Each gradient is rounded on its way, by up to 2^-9 of itself on a rank and once more as a sum.
-// The norm of them is as close; AdamW divides by it, so that a weight is off by a part of lr.
+// AdamW divides by their size, so that those that nearly cancel may move a weight by lr the other
+// way, in every step; most move by about what they did.
 TEST(ranks, gradients_sent_in_bf16__lose_what_rounding_does) {
   const Trained one = train_on({});
   for (const Shard shard : {Shard::none, Shard::optimizer, Shard::weights})
@@ -207,8 +210,13 @@ TEST(ranks, gradients_sent_in_bf16__lose_what_rounding_does) {
         EXPECT_NEAR(a.losses[s], one.losses[s], 2e-3 * one.losses[s]) << s;
       for (const auto& [name, v] : one.weights) {
         if (name.starts_with("m.") || name.starts_with("v.")) continue;
-        for (size_t i = 0; i < v.size(); ++i)
-          ASSERT_NEAR(a.weights.at(name)[i], v[i], 1e-2) << name << ' ' << i;
+        double sum = 0;
+        for (size_t i = 0; i < v.size(); ++i) {
+          const double off = std::abs(a.weights.at(name)[i] - v[i]);
+          ASSERT_LE(off, 2 * rate * steps) << name << ' ' << i;
+          sum += off;
+        }
+        EXPECT_LE(sum / static_cast<double>(v.size()), 0.05 * rate) << name;
       }
     }
 }
