@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A model of the time of a training step on R GPUs, fitted to bench/results/ranks.jsonl, and what it
-predicts for more of them.
+"""A model of the time of a training step on R GPUs, fitted to bench/results/ranks.jsonl, and what
+it predicts for more of them.
 
     python bench/ranks_model.py
 
