@@ -79,6 +79,7 @@ struct Factor {
 };
 struct FactorSizes {
   int64_t rank = 16;
+  int64_t factor = -1;  // of Kronecker products: rows and columns of the first, at most; -1: any
 };
 
 struct AdapterKind {
@@ -105,6 +106,7 @@ struct AdapterKind {
   Value (*delta)(const DeltaInputs&) = nullptr;
   // Of kinds that can be trained: the factors for a weight of this shape in files.
   std::vector<Factor> (*factors)(const FactorSizes&, const Shape& weight) = nullptr;
+  std::string kohya_module = "lycoris.kohya";  // that trains it, in the metadata of files
 };
 
 const std::vector<const AdapterKind*>& all_kinds();

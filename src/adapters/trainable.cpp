@@ -52,7 +52,11 @@ std::vector<std::string> trainable_kinds() {
 
 void check(const TrainableOptions& o) {
   constexpr int64_t largest = 4096;
-  kind_of(o.kind);
+  const AdapterKind& kind = kind_of(o.kind);
+  require(o.sizes.factor == -1 || o.sizes.factor >= 1, "factor: must be at least 1, or -1 (",
+          o.sizes.factor, ")");
+  for (const Factor& f : kind.factors(o.sizes, {o.sizes.rank, o.sizes.rank}))
+    suffix_of(kind, f.role, o.names);
   require(o.sizes.rank >= 1 && o.sizes.rank <= largest, "rank: must be from 1 to ", largest, " (",
           o.sizes.rank, ")");
   require(o.alpha > 0 && std::isfinite(o.alpha), "alpha: must be above 0 and finite (", o.alpha,
@@ -156,13 +160,13 @@ void TrainableAdapter::write(const std::string& path, const NamedTensors& tensor
                              const std::string& prefix, const WritingOptions& how) const {
   std::vector<io::NamedTensor> out;
   std::map<std::string, std::string> metadata = how.metadata;
-  const bool has_alphas = how.names == FileNames::kohya;
+  const bool has_alphas = options_.names == FileNames::kohya;
   const LayerNames layer_names(network_);
   for (const Layer& l : layers_) {
-    const std::string stem = layer_names.written(l.layer, how.names);
+    const std::string stem = layer_names.written(l.layer, options_.names);
     for (const auto& [role, w] : l.factors)
-      out.push_back(
-          {stem + suffix_of(*kind_, role, how.names), tensors.at(prefix + w.name).to(how.dtype)});
+      out.push_back({stem + suffix_of(*kind_, role, options_.names),
+                     tensors.at(prefix + w.name).to(how.dtype)});
     if (has_alphas)
       out.push_back(
           {stem + ".alpha", scalar_tensor(static_cast<float>(options_.alpha)).to(how.dtype)});

@@ -17,16 +17,16 @@ struct TrainableOptions {
   std::string kind = "lora";  // of all_kinds(), those with factors
   FactorSizes sizes = {};
   double alpha = 16;
+  FileNames names = FileNames::kohya;  // of its file
   // Parts of layers' names, the original's or diffusers'; a layer with one of them is adapted.
   std::vector<std::string> targets = {"attentions"};
 };
-// Throws Error for settings that cannot be.
+// Throws Error for settings that cannot be, and for names that the kind has not.
 void check(const TrainableOptions& options);
 // The kinds that can be trained, in lower case.
 std::vector<std::string> trainable_kinds();
 
 struct WritingOptions {
-  FileNames names = FileNames::kohya;
   DType dtype = DType::f32;  // of the factors in the file
   std::map<std::string, std::string> metadata = {};
 };
@@ -41,6 +41,7 @@ class TrainableAdapter {
   Graph adapted(const Graph& loss) const;
   // Of such a graph: the network's own, which are not trained, and the factors.
   nn::Weights weights() const;
+  const AdapterKind& kind() const { return *kind_; }
   size_t layers() const { return layers_.size(); }
   int64_t elements() const;  // of all factors
 

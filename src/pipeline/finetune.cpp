@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include "base/choices.h"
 #include "base/error.h"
@@ -31,8 +30,9 @@ std::vector<std::string> parts_of(const std::string& list) {
 
 adapters::TrainableOptions adapter_options(const FinetuneConfig& f) {
   return {.kind = f.adapter,
-          .sizes = {.rank = f.rank},
+          .sizes = {.rank = f.rank, .factor = f.factor},
           .alpha = f.alpha,
+          .names = adapters::parse_file_names(f.names),
           .targets = parts_of(f.targets)};
 }
 
@@ -63,6 +63,15 @@ std::string cache_folder(const FinetuneRequest& r) {
                                     : r.config.cache_dir;
 }
 
+// What sampling has to know of it.
+DiffusionConfig of_sampling(DiffusionConfig d) {
+  DiffusionConfig defaults;
+  for (const Field& f : fields_of(d))
+    if (only_training(f.name))
+      set_field(f, field_text(find_field(fields_of(defaults), f.name, "diffusion")));
+  return d;
+}
+
 // Rows of a tensor [N,...] get `value`, [1,...] or [...].
 void put_row(const Tensor& to, int64_t row, const Tensor& value) {
   std::ranges::copy(value.span<float>(), to.span<float>().begin() + row * value.numel());
@@ -73,13 +82,12 @@ void put_row(const Tensor& to, int64_t row, const Tensor& value) {
 void check(const FinetuneConfig& f) {
   check_choices(f, [](std::string_view field) { return str(field, ": unknown value"); });
   const FinetuneConfig defaults;
-  adapters::parse_file_names(f.names);
   if (f.adapts()) {
     check(adapter_options(f));
   } else {
-    require(f.rank == defaults.rank && f.alpha == defaults.alpha && f.targets == defaults.targets &&
-                f.names == defaults.names,
-            "adapter: rank, alpha, targets and names are an adapter's (--adapter lora)");
+    require(f.rank == defaults.rank && f.factor == defaults.factor && f.alpha == defaults.alpha &&
+                f.targets == defaults.targets && f.names == defaults.names,
+            "adapter: rank, factor, alpha, targets and names are an adapter's (--adapter lora)");
   }
   train::check(f.bucket_options());
   train::check(f.caption_options());
@@ -225,8 +233,10 @@ std::vector<Graph> Finetune::losses() {
   const NamedTensors texts = texts_->of("", sizes[0], true);
   std::vector<nn::Condition> conditions;
   for (const nn::Condition& c : m.model->conditions(m.config))
-    if (const auto it = texts.find(c.name); it != texts.end())
+    if (const auto it = texts.find(c.name); it != texts.end()) {
+      c.check_shape(it->second.shape(), 1, "train");
       conditions.push_back(c.sized_as(it->second));
+    }
   std::vector<Graph> out;
   const int64_t factor = latents_->factor();
   for (const train::PictureSize s : sizes) {
@@ -272,13 +282,14 @@ void Finetune::write_model(const std::string& path, const train::TrainState& sta
                            const std::map<std::string, std::string>& metadata) const {
   const DType dtype = parse_dtype(f_.save_dtype);
   if (adapter_) {
-    std::map<std::string, std::string> all = finetune_metadata(
-        {.train = c_, .config = f_, .model = parts_.denoiser, .data = data_, .step = state.step});
+    std::map<std::string, std::string> all = finetune_metadata({.train = c_,
+                                                                .config = f_,
+                                                                .kind = adapter_->kind(),
+                                                                .model = parts_.denoiser,
+                                                                .data = data_,
+                                                                .step = state.step});
     all.insert(metadata.begin(), metadata.end());
-    adapter_->write(path, state.tensors, prefix(),
-                    {.names = adapters::parse_file_names(f_.names),
-                     .dtype = dtype,
-                     .metadata = std::move(all)});
+    adapter_->write(path, state.tensors, prefix(), {.dtype = dtype, .metadata = std::move(all)});
     return;
   }
   std::map<std::string, const nn::Weight*, std::less<>> known;
@@ -294,9 +305,10 @@ void Finetune::write_model(const std::string& path, const train::TrainState& sta
                           [&](const std::string& name) {
                             return nn::to_file(*known.at(name), state.tensors.at(prefix() + name));
                           },
-                      .diffusion = parts_.denoiser.diffusion,
+                      .diffusion = of_sampling(parts_.denoiser.diffusion),
                       .metadata = metadata};
-  convert_checkpoint(how);
+  for (const std::string& w : convert_checkpoint(how).warnings)
+    if (said_.insert(w).second) request_.say(w);
 }
 
 }  // namespace ebb

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace ebb {
 // Settings beside those of every training.
 struct FinetuneConfig {
   std::string adapter = "none", targets = "attentions", names = "kohya", save_dtype = "f16";
-  int64_t rank = 16;
+  int64_t rank = 16, factor = -1;
   double alpha = 16;
   std::string text_encoder, vae, variant;
   int64_t resolution = 512;
@@ -32,8 +33,9 @@ struct FinetuneConfig {
   std::string base;  // a hash of the weights that the run began with; no flag
 
   void fields(auto&& f) {
-    f("adapter", adapter, "what is trained beside the network: none (the network itself) or lora");
+    f("adapter", adapter, "what is trained in place of the network; none: the network itself");
     f("rank", rank, "adapter: columns of its factors");
+    f("factor", factor, "adapter lokr: rows and columns of the first factor, at most; -1: any");
     f("alpha", alpha, "adapter: its change is scaled by alpha / rank");
     f("targets", targets,
       "adapter: layers with one of these parts, between commas, in their names, the original's or "
@@ -117,6 +119,7 @@ class Finetune {
   TensorCache cache_;
   std::unique_ptr<TrainLatents> latents_;
   std::unique_ptr<TrainTexts> texts_;
+  mutable std::set<std::string> said_;  // of the files that were written
 };
 
 }  // namespace ebb

@@ -32,7 +32,7 @@ std::map<std::string, std::string> finetune_metadata(const FinetuneFacts& of) {
   int64_t images = 0;
   for (const train::CaptionedPicture& p : of.data.pictures) images += p.repeats;
   std::map<std::string, std::string> out = {
-      {"ss_network_module", "networks.lora"},
+      {"ss_network_module", of.kind.kohya_module},
       {"ss_network_dim", str(f.rank)},
       {"ss_network_alpha", str(f.alpha)},
       {"ss_sd_model_name", fs::path(c.model).filename().string()},
@@ -65,6 +65,7 @@ std::map<std::string, std::string> finetune_metadata(const FinetuneFacts& of) {
       {"ss_zero_terminal_snr", python(d.zero_snr != "no")},
       {"ss_v2", "False"},
       {"ss_training_comment", str("trained with ebb ", version)}};
+  if (f.adapter != "lora") out["ss_network_args"] = nlohmann::json{{"algo", f.adapter}}.dump();
   if (d.precond == "v") out["modelspec.prediction_type"] = "v";
   if (d.precond == "eps") out["modelspec.prediction_type"] = "epsilon";
   if (const Family* family = find_family(of.model.config)) {

@@ -14,6 +14,7 @@ inline constexpr const char* finetune_task = "text_to_image";
 struct FinetuneFacts {
   const train::TrainConfig& train;
   const FinetuneConfig& config;
+  const adapters::AdapterKind& kind;
   const LoadedModel& model;
   const train::Captioned& data;
   int64_t step = 0;

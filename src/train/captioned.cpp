@@ -41,10 +41,14 @@ Part parse_part(std::string_view text) {
 
 std::vector<Part> parse_parts(std::string_view data) {
   std::vector<Part> out;
+  std::set<std::string> paths;
   for (size_t at = 0; at <= data.size();) {
     const size_t end = std::min(data.find(';', at), data.size());
     require(end > at, "data: one of several paths is empty  ", data);
     out.push_back(parse_part(data.substr(at, end - at)));
+    const std::string& path = out.back().path;
+    require(paths.insert(path).second, "data: is named twice; ", path,
+            ":N trains on it N times an epoch  ", data);
     at = end + 1;
   }
   return out;
@@ -121,10 +125,7 @@ Tensor decode(const CaptionedPicture& p) { return decoded(bytes_of(p), p); }
 
 Captioned open_captioned(const std::string& data, const CaptionedOptions& options) {
   Captioned out;
-  std::set<std::string> paths;
   for (const Part& part : parse_parts(data)) {
-    require(paths.insert(part.path).second, "data: is named twice; ", part.path,
-            ":N trains on it N times an epoch  ", data);
     const size_t first = out.pictures.size();
     source_of(part.path).list(part.path, options, out);
     for (size_t i = first; i < out.pictures.size(); ++i) out.pictures[i].repeats = part.repeats;

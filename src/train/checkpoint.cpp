@@ -249,16 +249,15 @@ ModelFileInfo info_in(const io::TensorFile& file) {
   return out;
 }
 
-// Of a model file that others wrote, the state says what it is of.
+// Of a model file in another form, the state says what it is of.
 ModelFileInfo model_info(const std::string& folder, int64_t step) {
   const std::string path = model_file(folder, step);
-  const auto state = open_state(folder, step);
-  if (state.metadata().contains(task_key)) {
+  auto info = read_model_info(path);
+  if (!info) {
+    const auto state = open_state(folder, step);
     const auto model = io::TensorFile::open(path);
-    require(recorded_step(model) == step, "checkpoint: must be of step ", step, "  ", path);
-    return info_in(state);
+    if (state.metadata().contains(task_key) && recorded_step(model) == step) info = info_in(state);
   }
-  const auto info = read_model_info(path);
   require(info && info->step == step, "checkpoint: must be of step ", step, "  ", path);
   return *info;
 }

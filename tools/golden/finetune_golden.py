@@ -2,9 +2,10 @@
 
     python tools/golden/finetune_golden.py --out tests/golden
 
-diffusers' network in float64, with torch's autograd and AdamW. The low-rank adapter is the formula
-of PEFT, y = base(x) + alpha / r * up(down(x)), beside every linear layer and 1x1 convolution of the
-transformers. Weights, factors and inputs are hashed.
+diffusers' network in float64, with torch's autograd and AdamW. Adapters are of every linear layer
+and 1x1 convolution of the transformers: the low-rank one by the formula of PEFT,
+y = base(x) + alpha / r * up(down(x)), the others by those of LyCORIS. Weights, factors and inputs
+are hashed.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import diffusers
 import torch
+import torch.nn.utils.parametrize
 
 import ldm_cases
 import ldm_golden
@@ -91,30 +93,72 @@ def trained(loss, params):
     return out
 
 
-def with_adapter(unet, names):
-    """Adds factors beside layers; returns them by name."""
+def part(n):
+    """The largest divisor whose square is at most n."""
+    return max(m for m in range(1, n + 1) if n % m == 0 and m * m <= n)
+
+
+def factor_shapes(kind, shape):
+    rows, columns, ends = shape[0], shape[1], [1] * (len(shape) - 2)
+    if kind == "lora":
+        return {"down": [RANK, *shape[1:]], "up": [rows, RANK, *ends]}
+    if kind == "loha":
+        return {"w1_a": [rows, RANK], "w1_b": [RANK, columns],
+                "w2_a": [rows, RANK], "w2_b": [RANK, columns]}
+    one, two = part(rows), part(columns)
+    if 2 * RANK >= max(rows // one, columns // two):
+        return {"w1": [one, two], "w2": [rows // one, columns // two, *ends]}
+    return {"w1": [one, two], "w2_a": [rows // one, RANK], "w2_b": [RANK, columns // two]}
+
+
+class Change(torch.nn.Module):
+    """The weight with its change, by the formulas of LyCORIS (locon has only 1x1 filters here)."""
+
+    def __init__(self, kind, factors):
+        super().__init__()
+        self.kind, self.factors = kind, factors
+
+    def forward(self, weight):
+        f = self.factors
+        if self.kind == "loha":
+            change = ALPHA / RANK * (f["w1_a"] @ f["w1_b"]) * (f["w2_a"] @ f["w2_b"])
+        elif "w2" in f:
+            change = torch.kron(f["w1"], f["w2"].flatten(1))
+        else:
+            change = ALPHA / RANK * torch.kron(f["w1"], f["w2_a"] @ f["w2_b"])
+        return weight + change.reshape(weight.shape)
+
+
+def add_low_rank(layer, down, up):
+    def hook(_, inputs, output):
+        x = inputs[0]
+        if down.dim() == 4:
+            y = torch.nn.functional.conv2d(torch.nn.functional.conv2d(x, down), up)
+        else:
+            y = x @ down.T @ up.T
+        return output + ALPHA / RANK * y
+
+    layer.register_forward_hook(hook)
+
+
+def with_adapter(kind, unet, names):
+    """Adds factors to layers; returns them by name."""
     unet.requires_grad_(False)
-    factors = {}
+    out = {}
     for original, name, shape in names:
         if not name.endswith(".weight") or len(shape) < 2 or "attentions." not in name:
             continue
         layer, stem = unet.get_submodule(name[:-7]), f"adapter.{original[:-7]}"
-        ends = [1] * (len(shape) - 2)
-        pair = {f"{stem}.down": [RANK, *shape[1:]], f"{stem}.up": [shape[0], RANK, *ends]}
-        down, up = (torch.nn.Parameter(torch.from_numpy(hashed_parameter(n, s)).double())
-                    for n, s in pair.items())
-        factors.update(zip(pair, (down, up)))
-
-        def hook(_, inputs, output, down=down, up=up):
-            x = inputs[0]
-            if down.dim() == 4:
-                y = torch.nn.functional.conv2d(torch.nn.functional.conv2d(x, down), up)
-            else:
-                y = x @ down.T @ up.T
-            return output + ALPHA / RANK * y
-
-        layer.register_forward_hook(hook)
-    return factors
+        factors = {}
+        for role, size in factor_shapes(kind, shape).items():
+            value = torch.from_numpy(hashed_parameter(f"{stem}.{role}", size)).double()
+            factors[role] = out[f"{stem}.{role}"] = torch.nn.Parameter(value)
+        if kind == "lora":
+            add_low_rank(layer, factors["down"], factors["up"])
+        else:
+            torch.nn.utils.parametrize.register_parametrization(
+                layer, "weight", Change(kind, factors))
+    return out
 
 
 def main():
@@ -132,9 +176,10 @@ def main():
         params = {originals[n]: p for n, p in unet.named_parameters()}
         cases[name] = {**case, "whole": trained(lambda u=unet, k=case: loss_of(u, k, inputs),
                                                 params)}
-        _, unet, names = network()
-        factors = with_adapter(unet, names)
-        cases[name]["adapter"] = trained(lambda u=unet, k=case: loss_of(u, k, inputs), factors)
+        for kind in ["lora", "loha", "lokr"] if name == "eps" else ["lora"]:
+            _, unet, names = network()
+            factors = with_adapter(kind, unet, names)
+            cases[name][kind] = trained(lambda u=unet, k=case: loss_of(u, k, inputs), factors)
     write(out / "finetune.json", {
         "generator": "tools/golden/finetune_golden.py",
         "versions": {"torch": torch.__version__, "diffusers": diffusers.__version__,

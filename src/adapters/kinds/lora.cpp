@@ -67,7 +67,8 @@ const AdapterKind& lora() {
                              .bias_role = "up_bias",
                              .rank = rank,
                              .delta = delta,
-                             .factors = factors};
+                             .factors = factors,
+                             .kohya_module = "networks.lora"};
   return k;
 }
 

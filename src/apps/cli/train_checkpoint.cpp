@@ -38,7 +38,7 @@ constexpr std::string_view without_part[] = {
     "size",         "channels",   "classes",          "limit",   "cache", "shard",
     "sample_every", "validation", "validation_every", "augment", "gpus"};
 // Settings of a checkpoint that a run keeps: its weights are of them.
-constexpr std::string_view kept[] = {"adapter", "rank", "alpha", "targets", "base"};
+constexpr std::string_view kept[] = {"adapter", "rank", "factor", "alpha", "targets", "base"};
 
 std::vector<Field> train_fields(train::TrainConfig& c) {
   std::vector<Field> out = fields_of(c);
@@ -189,6 +189,9 @@ std::function<int()> bind_checkpoint_training(CLI::App& app,
   add_flags(app, fields_of(*o));
   add_flags(app, train_fields(o->request.train), "Training");
   add_flags(app, finetune_fields(o->request.config), "Checkpoint, pictures and captions");
+  std::vector<std::string> adapters = adapters::trainable_kinds();
+  adapters.insert(adapters.begin(), "none");
+  describe_choices(app, "adapter", adapters);
   add_overrides(app, o->diffusion, Overrides::training);
   return [o] {
     resolve(o->request.train);
