@@ -367,29 +367,6 @@ TEST(noise_levels, image__has_the_same_level_in_any_batch) {
   EXPECT_EQ(a.sigma[2], b.sigma[0]);
 }
 
-TEST(loss_graph, noise_offset__is_one_number_for_all_pixels_of_a_channel) {
-  const auto noisy = [](double offset) {
-    DiffusionConfig c{.precond = "eps"};
-    c.noise_offset = offset;
-    Plan plan(loss_graph(c, mixer(3), {.batch = 2, .image = {4, 5, 3}}), cpu());
-    plan.bind_missing();
-    return plan
-        .run({{"images", Tensor(DType::f32, {2, 4, 5, 3})},
-              {"seed", scalar_tensor(int64_t{1})},
-              {"image", tensor_of(std::vector<int64_t>{3, 4}, {2})},
-              {"step", scalar_tensor(int64_t{0})}})
-        .at("x");
-  };
-  const Tensor plain = noisy(0), shifted = noisy(0.5);
-  const auto a = plain.span<float>(), b = shifted.span<float>();
-  for (size_t i = 0; i < a.size(); ++i) {
-    const size_t first = i / 60 * 60 + i % 3;  // of the image and the channel
-    EXPECT_NEAR(b[i] - a[i], b[first] - a[first], 1e-5);
-    EXPECT_GT(std::abs(b[i] - a[i]), 1e-6);
-  }
-  EXPECT_GT(std::abs(b[0] - a[0] - b[1] + a[1]), 1e-6);
-}
-
 TEST(loss_graph, label_dropout__hides_that_part_of_the_labels) {
   const int64_t n = 4000;
   const nn::Network network = [](Graph& g, const nn::NetworkInputs& in) {

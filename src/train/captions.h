@@ -13,9 +13,6 @@ struct CaptionOptions {
   bool shuffle = false;  // of the parts between commas
   int64_t keep = 0;      // parts at the start that stay there
   std::string prefix = {};
-
-  // Whether an image's number matters beyond whether it is dropped.
-  bool varies() const { return shuffle; }
 };
 void check(const CaptionOptions& options);  // throws Error
 
