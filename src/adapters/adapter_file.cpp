@@ -39,7 +39,7 @@ std::optional<Found> parsed(const std::string& name) {
   std::optional<Found> out;
   size_t longest = 0;
   const auto look = [&](const std::vector<AdapterKind::Role>& roles, const AdapterKind* kind) {
-    for (const auto& [suffix, role] : roles) {
+    for (const auto& [suffix, role, names] : roles) {
       if (suffix.size() <= longest || name.size() <= suffix.size() || !name.ends_with(suffix))
         continue;
       longest = suffix.size();

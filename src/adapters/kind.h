@@ -64,10 +64,29 @@ struct DeltaInputs {
   bool has(std::string_view role) const { return static_cast<bool>(tensor(role)); }
 };
 
+// Whose names a file has that is written.
+enum class FileNames : uint8_t { others, kohya, peft };
+// "kohya", "peft"; those that can be written, for flags, and back. Throws Error.
+std::vector<std::string> file_names();
+FileNames parse_file_names(const std::string& name);
+
+// A tensor that a new adapter begins with, as files have it.
+struct Factor {
+  std::string role;
+  Shape shape;
+  std::string init = "zeros";  // as nn::WeightSpec has it, so that the first change is 0
+  double init_scale = 1;
+};
+struct FactorSizes {
+  int64_t rank = 16;
+  int64_t factor = -1;  // of Kronecker products: rows and columns of the first, at most; -1: any
+};
+
 struct AdapterKind {
   struct Role {
     std::string suffix;  // of a tensor's name, behind the layer's
     std::string role;
+    FileNames names = FileNames::others;  // that the suffix is written with
   };
   using Tensors = std::map<std::string, Tensor, std::less<>>;  // f32, by role
 
@@ -85,6 +104,9 @@ struct AdapterKind {
   std::vector<std::string> (*computed_from)(const Module&) = nullptr;  // those roles
   // The change of the weight: its elements in the order of [out, in, taps].
   Value (*delta)(const DeltaInputs&) = nullptr;
+  // Of kinds that can be trained: the factors for a weight of this shape in files.
+  std::vector<Factor> (*factors)(const FactorSizes&, const Shape& weight) = nullptr;
+  std::string kohya_module = "lycoris.kohya";  // that trains it, in the metadata of files
 };
 
 const std::vector<const AdapterKind*>& all_kinds();

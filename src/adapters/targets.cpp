@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "models/family.h"
 
 namespace ebb::adapters {
 namespace {
@@ -88,6 +89,35 @@ std::vector<std::string> spellings(const std::string& layer, const std::string& 
 
 std::string Network::name_of(Part part, int64_t number) {
   return part == Part::denoiser ? "the U-Net" : str("text encoder ", number);
+}
+
+LayerNames::LayerNames(const Network& n)
+    : part_(n.part),
+      number_(n.number),
+      kohya_original_(false),
+      second_text_(n.number > 1),
+      diffusers_(n.model->places(n.config, of_diffusers())) {
+  const Family* family = n.part == Part::denoiser ? find_family(n.config) : nullptr;
+  if (family) kohya_original_ = family->kohya_original;
+}
+
+std::string LayerNames::diffusers(const std::string& layer) const {
+  if (!diffusers_) return layer;
+  constexpr std::string_view ending = ".weight";
+  const std::string name = diffusers_(str(layer, ending)).name;
+  return name.substr(0, name.size() - ending.size());
+}
+
+std::string LayerNames::peft_prefix() const {
+  if (part_ == Part::denoiser) return "unet.";
+  return number_ == 1 ? "text_encoder." : "text_encoder_2.";
+}
+
+std::string LayerNames::written(const std::string& layer, FileNames names) const {
+  if (names == FileNames::peft) return peft_prefix() + diffusers(layer);
+  const std::string own = kohya_original_ ? layer : diffusers(layer);
+  if (part_ == Part::denoiser) return "lora_unet_" + underscored(own);
+  return (second_text_ ? "lora_te2_" : "lora_te_") + underscored(own);
 }
 
 Targets::Targets(const std::vector<Network>& networks) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "adapters/kind.h"
 #include "models/model.h"
 #include "runtime/weight_store.h"
 
@@ -23,6 +24,23 @@ struct Network {
   std::shared_ptr<WeightStore> weights;
 
   static std::string name_of(Part part, int64_t number);  // "the U-Net", "text encoder 2"
+};
+
+// What a network's layers are called in files that are written.
+class LayerNames {
+ public:
+  explicit LayerNames(const Network& network);
+  std::string diffusers(const std::string& layer) const;
+  // With the prefix of the program; without the ending of a tensor.
+  std::string written(const std::string& layer, FileNames names) const;
+  std::string peft_prefix() const;  // "unet."
+
+ private:
+  Network::Part part_;
+  int64_t number_;
+  bool kohya_original_;
+  bool second_text_;
+  nn::FilePlaces diffusers_;  // may be empty
 };
 
 // A layer of one of the networks; its weights are "<layer>.weight" and "<layer>.bias".

@@ -43,6 +43,7 @@ const FieldUse& use_of(std::string_view field) {
                                              {"time_scale", flow},
                                              {"weighting", {}, true},
                                              {"min_snr_gamma", {}, true},
+                                             {"noise_offset", {}, true},
                                              {"label_dropout", {}, true}};
   static const FieldUse of_all = {};
   const auto found =
@@ -71,6 +72,8 @@ void check(const DiffusionConfig& c) {
   check_positive("noise_scale", c.noise_scale);
   check_positive("P_std", c.P_std);
   check_positive("min_snr_gamma", c.min_snr_gamma);
+  require(c.noise_offset >= 0 && c.noise_offset <= 1,
+          "diffusion: noise_offset must be from 0 to 1 (", c.noise_offset, ")");
   require(c.weighting == "min_snr" || c.min_snr_gamma == DiffusionConfig{}.min_snr_gamma,
           "diffusion: min_snr_gamma is for weighting min_snr (", c.min_snr_gamma,
           ", and weighting is ", c.weighting, ")");

@@ -21,6 +21,7 @@ struct DiffusionConfig {
   double vb_weight = 1e-3;
   std::string weighting = "plain";
   double min_snr_gamma = 5;
+  double noise_offset = 0;
   std::string times = "logit_normal";
   double t_mean = 0, t_std = 1, shift = 1, time_scale = 1000;
   double label_dropout = 0;
@@ -41,6 +42,8 @@ struct DiffusionConfig {
       "eps, v, x0, iddpm: a second half of channels learns the variance");
     f("vb_weight", vb_weight, "learn_sigma: weight of the variational bound over all timesteps");
     f("weighting", weighting, "of the loss: plain (of the network's output) or min_snr");
+    f("noise_offset", noise_offset,
+      "training adds so much noise that is the same for all pixels of a channel");
     f("min_snr_gamma", min_snr_gamma, "min_snr: upper bound of the signal-to-noise ratio");
     f("times", times, "flow: how training draws times: logit_normal or uniform");
     f("t_mean", t_mean, "flow, logit_normal: mean of ln(t / (1 - t))");

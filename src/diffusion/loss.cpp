@@ -232,6 +232,15 @@ LossTerms denoising_loss(const Precond& precond, const nn::Network& network, con
 
 namespace {
 
+// Standard normal noise [N,H,W,C] and, with an offset, a normal number for each channel of an image
+// on top of it (noise_offset).
+Value draw_noise(const DiffusionConfig& c, const Shape& images, const ops::RandomKeys& key) {
+  const Value noise = ops::random_normal(key, images.slice(1, images.rank()), "loss.noise");
+  if (c.noise_offset == 0) return noise;
+  const Value offset = ops::random_normal(key, {1, 1, images[-1]}, "loss.noise_offset");
+  return ops::map({noise, offset}, [&](auto v) { return v[0] + v[1] * c.noise_offset; });
+}
+
 // The condition, replaced by its null value for a fraction `p` of the images, with its own draws.
 Value dropped(const GivenCondition& given, double p, const ops::RandomKeys& key) {
   const nn::Condition& c = given.condition;
@@ -256,7 +265,7 @@ LossTerms diffusion_loss(const Precond& precond, const nn::Network& network, con
   const double p = in.dropout ? precond.config().label_dropout : 0;
   for (const GivenCondition& c : in.conditions)
     noisy.conditions[c.condition.name] = dropped(c, p, in.key);
-  noisy.noise = ops::random_normal(in.key, shape.slice(1, shape.rank()), "loss.noise");
+  noisy.noise = draw_noise(precond.config(), shape, in.key);
   noisy.level = draw_noise_levels(precond, in.key);
   return denoising_loss(precond, network, noisy, in.dropout ? std::optional(in.key) : std::nullopt);
 }

@@ -84,7 +84,9 @@ struct Family {
   std::string does = "Pipeline";  // the ending of the class that makes pictures
   std::vector<std::string> other_pipelines = {};         // classes of what was made of it, likewise
   std::vector<std::pair<std::string, bool>> index = {};  // further fields of model_index.json
-  bool checker = false;  // model_index.json names a safety checker, which is left out
+  std::string kohya_version = "";                        // what kohya's adapters call it: "sd_v1"
+  bool kohya_original = false;  // kohya's adapters have the original's names of layers
+  bool checker = false;         // model_index.json names a safety checker, which is left out
 };
 
 const std::vector<const Family*>& all_families();

@@ -152,9 +152,22 @@ bool is_attention(const std::string& weight, const Shape& shape) {
   return weight.find(".attn_1.") != std::string::npos && shape.rank() == 4;
 }
 
+// What takes the place of the input's weights.
+struct Changed {
+  const MergedWeights& merged;
+  std::optional<TrainedDenoiser> trained = {};
+
+  std::function<Tensor()> of(const std::string& path, const Component& c,
+                             const std::string& weight) const {
+    if (trained && c.model->kind == ModelKind::denoiser)
+      return [read = trained->weight, weight] { return read(weight); };
+    return merged.of(path, c.prefix, weight);
+  }
+};
+
 // The tensors of a component at its new place; `used` gets those of the input.
 std::vector<Target> targets_of(const Source& source, const Component& c, const ComponentPlace& to,
-                               const MergedWeights& merged, std::set<std::string>& used) {
+                               const Changed& changed, std::set<std::string>& used) {
   const nn::FileShapes shapes = train::shapes_of(*source.file);
   const nn::FileTensors from{
       .shapes = shapes,
@@ -172,7 +185,7 @@ std::vector<Target> targets_of(const Source& source, const Component& c, const C
     t.name = to.prefix + place.name;
     t.matrix = to.matrices && is_attention(w.name, nn::file_shape(w));
     t.parts.push_back(
-        {from.place(w.name), place, nn::file_shape(w), merged.of(source.path, c.prefix, w.name)});
+        {from.place(w.name), place, nn::file_shape(w), changed.of(source.path, c, w.name)});
     used.insert(t.parts.back().from.name);
   }
   std::vector<Target> list;
@@ -354,7 +367,7 @@ std::map<std::string, Target> merged_in_place(const Source& s, const MergedWeigh
           return own ? own(weight) : nn::FilePlace{weight};
         }};
     std::set<std::string> used;
-    for (Target& t : targets_of(s, c, place, merged, used))
+    for (Target& t : targets_of(s, c, place, {merged, {}}, used))
       if (t.is_merged()) out.emplace(t.name, std::move(t));
   }
   return out;
@@ -427,7 +440,8 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
   const Moved moved = components_of(in);
   const bool folder = o.layout == CheckpointLayout::diffusers;
   const auto places = folder ? diffusers_places(moved.list) : original_places(moved.list);
-  const DiffusionConfig diffusion = diffusion_of(in);
+  const DiffusionConfig diffusion = o.trained ? o.trained->diffusion : diffusion_of(in);
+  const Changed changed{merged, o.trained};
   std::optional<io::NewFolder> made;
   if (folder) made.emplace(o.out, "convert");
   Writer w(o, progress);
@@ -435,7 +449,7 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
   for (size_t i = 0; i < moved.list.size(); ++i) {
     const auto& [source, component] = moved.components[i];
     const std::string path = folder ? made->file(places[i].file) : o.out;
-    for (const Target& t : targets_of(*source, component, places[i], merged, used[source]))
+    for (const Target& t : targets_of(*source, component, places[i], changed, used[source]))
       w.add(path, written(t, o.dtype));
     if (const std::string guess = component.model->guessed(component.config);
         folder && !guess.empty())
@@ -443,8 +457,10 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
           str("convert: tensors do not tell all of a network without a preset; ", places[i].file,
               " is written with what was guessed, so check its config.json (", guess, ")  ",
               source->path));
-    w.add(path,
-          folder ? std::map<std::string, std::string>{{"format", "pt"}} : metadata_of(diffusion));
+    auto metadata =
+        folder ? std::map<std::string, std::string>{{"format", "pt"}} : metadata_of(diffusion);
+    if (o.trained) metadata.insert(o.trained->metadata.begin(), o.trained->metadata.end());
+    w.add(path, std::move(metadata));
   }
   if (folder) {
     const SchedulerFile scheduler{in.scheduler ? in.scheduler->name : "", in.scheduler_text};

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/dtype.h"
+#include "diffusion/config.h"
 #include "pipeline/loras.h"
 
 namespace ebb {
@@ -18,14 +20,22 @@ enum class CheckpointLayout : uint8_t {
   diffusers,  // a folder
 };
 
+// Weights of the denoiser that take the place of the input's.
+struct TrainedDenoiser {
+  std::function<Tensor(const std::string& weight)> weight;  // f32, as files have it
+  DiffusionConfig diffusion;
+  std::map<std::string, std::string> metadata;  // beside the layout's
+};
+
 struct ConvertOptions {
   std::string in, out;     // a file, or a folder of diffusers
   bool overwrite = false;  // a file that is there
   CheckpointLayout layout = CheckpointLayout::same;
-  std::optional<DType> dtype = {};     // of the floats; none: each as it is
-  bool averaged = false;               // the moving averages in place of the weights
-  std::string variant = {};            // of a folder's files
-  std::vector<LoraChoice> loras = {};  // that are merged into U-Net and text encoders
+  std::optional<DType> dtype = {};              // of the floats; none: each as it is
+  bool averaged = false;                        // the moving averages in place of the weights
+  std::string variant = {};                     // of a folder's files
+  std::vector<LoraChoice> loras = {};           // that are merged into U-Net and text encoders
+  std::optional<TrainedDenoiser> trained = {};  // only with the layout `original`
 };
 
 struct Converted {

@@ -350,6 +350,15 @@ TextStage::Encoded TextStage::sketch(const PromptRequest& r) {
   }
 }
 
+NamedTensors TextStage::caption(const std::string& text, ImageSize size,
+                                std::vector<std::string>& warnings) {
+  const PromptRequest r{
+      .prompt = text, .negative = {}, .syntax = PromptSyntax::diffusers, .size = size};
+  encoded_.clear();
+  const Part part = std::move(parts(text, r, false, warnings)[0]);
+  return values(part, 1, part.chunks(), r);
+}
+
 TextStage::Encoded TextStage::encode(const PromptRequest& r) {
   constexpr int64_t most_chunks = 64;
   Encoded out;

@@ -92,6 +92,9 @@ class TextStage {
   Encoded encode(const PromptRequest& request);
   // The same of zeros: compiles what encode() runs, and runs nothing.
   Encoded sketch(const PromptRequest& request);
+  // The conditions of a text as training reads it: plain, and cut where it is too long, with a
+  // warning.
+  NamedTensors caption(const std::string& text, ImageSize size, std::vector<std::string>& warnings);
   // What the plans of each encoder need.
   std::vector<std::vector<PlanNeeds>> needs() const;
   // Encoders let go of the device's memory, as they do one by one with PromptRequest::one_by_one.

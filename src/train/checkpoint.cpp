@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view model_prefix = "model-", state_prefix = "state-";
 constexpr std::string_view suffix = ".safetensors";
 constexpr size_t digits = 8;
+constexpr const char* task_key = "ebb.task";
 
 std::string file_name(std::string_view prefix, int64_t step) {
   const std::string number = std::to_string(step);
@@ -53,14 +54,22 @@ std::vector<int64_t> steps_in(const std::string& folder, std::string_view prefix
 
 std::map<std::string, std::string> metadata_of(const TrainState& s, const RunInfo& info,
                                                std::string_view kind) {
-  return {{"format", "pt"},  // layouts are torch's; some readers ask for it
-          {"ebb.kind", std::string(kind)},
-          {"ebb.step", std::to_string(s.step)},
-          {"ebb.model", info.model},
-          {"ebb.model_config", info.model_config},
-          {"ebb.diffusion_config", info.diffusion_config},
-          {"ebb.train_config", info.train_config},
-          {"ebb.class_names", strings_json(info.class_names)}};
+  std::map<std::string, std::string> out = {
+      {"format", "pt"},  // layouts are torch's; some readers ask for it
+      {"ebb.kind", std::string(kind)},
+      {"ebb.step", std::to_string(s.step)},
+      {"ebb.model", info.model},
+      {"ebb.model_config", info.model_config},
+      {"ebb.diffusion_config", info.diffusion_config},
+      {"ebb.train_config", info.train_config},
+      {"ebb.class_names", strings_json(info.class_names)}};
+  if (!info.task.empty()) out[task_key] = info.task;
+  return out;
+}
+
+// Of a model file that others write: it is no network of ebb's, and says only of which step it is.
+std::map<std::string, std::string> other_metadata(const TrainState& s) {
+  return {{"format", "pt"}, {"ebb.step", std::to_string(s.step)}};
 }
 
 const std::string& entry(const io::TensorFile& file, const std::string& key) {
@@ -116,13 +125,16 @@ void write_model(const std::string& folder, const TrainState& s, const RunInfo& 
   io::write_safetensors(model_file(folder, s.step), out, metadata_of(s, info, "model"));
 }
 
-void write_state(const std::string& folder, const TrainState& s, const RunInfo& info) {
+// With the averages where the model file does not have them as they are.
+void write_state(const std::string& folder, const TrainState& s, const RunInfo& info,
+                 bool averages) {
   std::vector<io::NamedTensor> out;
   for (const nn::Weight& w : s.weights) {
     if (!w.trained) continue;
     out.push_back({"raw." + w.name, nn::to_file(w, tensor(s, w.name))});
     for (const char* prefix : moment_prefixes)
       out.push_back({prefix + w.name, nn::to_file(w, tensor(s, prefix + w.name))});
+    if (averages) out.push_back({"ema." + w.name, nn::to_file(w, tensor(s, "ema." + w.name))});
   }
   io::write_safetensors(state_file(folder, s.step), out, metadata_of(s, info, "state"));
 }
@@ -193,15 +205,17 @@ int64_t last_checkpoint(const std::string& folder) {
        "--overwrite deletes it and starts anew  ", state_file(folder, models.back()));
 }
 
-std::string save_checkpoint(const std::string& folder, const TrainState& state, const RunInfo& info,
-                            int64_t keep) {
+std::string save_checkpoint(const std::string& folder, const TrainState& state, const Saving& how) {
   const std::string path = model_file(folder, state.step);
   const std::string beside = state_file(folder, state.step);
   const bool had_state = fs::exists(beside);
   // In this order: what a kill leaves in between is no model, which a user may have kept.
-  write_state(folder, state, info);
+  write_state(folder, state, how.info, bool(how.write_model));
   try {
-    write_model(folder, state, info);
+    if (how.write_model)
+      how.write_model(path, state, other_metadata(state));
+    else
+      write_model(folder, state, how.info);
   } catch (...) {
     // half a checkpoint would only take room that is short
     std::error_code ignored;
@@ -209,7 +223,7 @@ std::string save_checkpoint(const std::string& folder, const TrainState& state, 
     throw;
   }
   const std::vector<int64_t> steps = checkpoint_steps(folder);
-  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < steps.size(); ++i)
+  for (size_t i = 0; how.keep > 0 && i + static_cast<size_t>(how.keep) < steps.size(); ++i)
     if (steps[i] != state.step) remove_checkpoint(folder, steps[i]);
   return path;
 }
@@ -226,9 +240,27 @@ io::TensorFile open_state(const std::string& folder, int64_t step) {
   return file;
 }
 
+ModelFileInfo info_in(const io::TensorFile& file) {
+  ModelFileInfo out{.step = recorded_step(file)};
+  out.run = {.model = entry(file, "ebb.model"),
+             .model_config = entry(file, "ebb.model_config"),
+             .diffusion_config = entry(file, "ebb.diffusion_config"),
+             .train_config = entry(file, "ebb.train_config"),
+             .class_names = recorded_classes(file)};
+  if (const auto task = file.metadata().find(task_key); task != file.metadata().end())
+    out.run.task = task->second;
+  return out;
+}
+
+// Of a model file in another form, the state says what it is of.
 ModelFileInfo model_info(const std::string& folder, int64_t step) {
   const std::string path = model_file(folder, step);
-  const auto info = read_model_info(path);
+  auto info = read_model_info(path);
+  if (!info) {
+    const auto state = open_state(folder, step);
+    const auto model = io::TensorFile::open(path);
+    if (state.metadata().contains(task_key) && recorded_step(model) == step) info = info_in(state);
+  }
   require(info && info->step == step, "checkpoint: must be of step ", step, "  ", path);
   return *info;
 }
@@ -294,21 +326,25 @@ ModelFileInfo last_model_info(const std::string& folder) {
   return from_last_checkpoint(folder, [&](int64_t last) { return model_info(folder, last); });
 }
 
-TrainState load_state(const std::string& folder, nn::Weights weights) {
+TrainState load_state(const std::string& folder, nn::Weights weights, const NamedTensors& given) {
   check_training_memory(weights);
   return from_last_checkpoint(folder, [&](int64_t step) {
     const auto file = open_state(folder, step);
     model_info(folder, step);
     TrainState s{.weights = weights, .step = step};
-    s.tensors = load_model_weights(model_file(folder, step), s.weights);
+    const bool own = !file.metadata().contains(task_key);
+    s.tensors = own ? load_model_weights(model_file(folder, step), s.weights) : given;
     for (const nn::Weight& w : s.weights) {
-      if (!w.trained) continue;
-      s.tensors["ema." + w.name] = s.tensors.at(w.name);
+      if (!w.trained) {
+        tensor(s, w.name);
+        continue;
+      }
       const auto load = [&](const std::string& name) {
         const Tensor t = nn::from_file(w, file.load(name));
         check_finite(name, t, state_file(folder, step));
         return t;
       };
+      s.tensors["ema." + w.name] = own ? s.tensors.at(w.name) : load("ema." + w.name);
       s.tensors[w.name] = load("raw." + w.name);
       for (const char* prefix : moment_prefixes) s.tensors[prefix + w.name] = load(prefix + w.name);
     }
@@ -350,13 +386,7 @@ std::optional<ModelFileInfo> read_model_info(const std::string& path) {
   const std::string kind = kind_of(file);
   require(kind != "state", "checkpoint: is the state for resuming, not a model  ", path);
   if (kind.empty()) return {};
-  ModelFileInfo out{.step = recorded_step(file)};
-  out.run = {.model = entry(file, "ebb.model"),
-             .model_config = entry(file, "ebb.model_config"),
-             .diffusion_config = entry(file, "ebb.diffusion_config"),
-             .train_config = entry(file, "ebb.train_config"),
-             .class_names = recorded_classes(file)};
-  return out;
+  return info_in(file);
 }
 
 }  // namespace ebb::train

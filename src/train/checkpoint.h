@@ -24,15 +24,26 @@ struct RunInfo {
   std::string diffusion_config;
   std::string train_config;
   std::vector<std::string> class_names;
+  std::string task = {};  // what is trained, where it is no network under its own names
+};
+
+// Writes the model file of a state, where it is not the network's own tensors: an adapter, or a
+// checkpoint with all components. The file must have the metadata.
+using WriteModel = std::function<void(const std::string& path, const TrainState& state,
+                                      const std::map<std::string, std::string>& metadata)>;
+
+struct Saving {
+  const RunInfo& info;
+  int64_t keep = 0;             // checkpoints, the newest; 0: all
+  WriteModel write_model = {};  // null: the network's own tensors
 };
 
 // ---- files ---------------------------------------------------------------------------------
 
 // Writes both files, the state last, each through a temporary file and a rename; then deletes all
-// but the newest `keep` checkpoints (0: keeps all). On any Error the older checkpoints are whole.
-// Returns the path of the model file.
-std::string save_checkpoint(const std::string& folder, const TrainState& state, const RunInfo& info,
-                            int64_t keep);
+// but the newest `keep` checkpoints. On any Error the older checkpoints are whole. Returns the path
+// of the model file.
+std::string save_checkpoint(const std::string& folder, const TrainState& state, const Saving& how);
 
 // Steps of the complete checkpoints in a folder, ascending. Empty if there is no such folder.
 std::vector<int64_t> checkpoint_steps(const std::string& folder);
@@ -57,9 +68,11 @@ struct HalfCheckpoints {
 };
 HalfCheckpoints half_checkpoints(const std::string& folder);
 
-// The state of the newest complete checkpoint. Throws Error if there is none, if it is damaged or
-// another network's; it says how to go on from an older one that is whole.
-TrainState load_state(const std::string& folder, nn::Weights weights);
+// The state of the newest complete checkpoint; where its model file is not the network's own, what
+// is not trained is given. Throws Error if there is none, if it is damaged or another network's; it
+// says how to go on from an older one that is whole.
+TrainState load_state(const std::string& folder, nn::Weights weights,
+                      const NamedTensors& given = {});
 
 // The model file of `path`: itself, or the newest in the folder (or that of `step`). Throws Error
 // for what is neither, and for a state file.

@@ -58,7 +58,7 @@ TEST(checkpoint, initial_state__averages_are_the_weights_and_moments_zero) {
 
 TEST(checkpoint, halves_that_a_kill_left__go_with_the_next_start) {
   const Folder folder;
-  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), info, 0);
+  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), {info, 0});
   fs::remove(state_file(folder.path(), 4));  // killed between the two files
   fs::remove(model_file(folder.path(), 1));  // killed while it deleted
   fs::remove(state_file(folder.path(), 2));  // deleted to save room
@@ -81,7 +81,7 @@ TEST(checkpoint, halves_that_a_kill_left__go_with_the_next_start) {
   EXPECT_TRUE(fs::exists(model_file(folder.path(), 2)));
   EXPECT_EQ(checkpoint_steps(folder.path()), std::vector<int64_t>{3});
   EXPECT_TRUE(fs::is_empty(folder / "samples"));
-  save_checkpoint(folder.path(), state_at(4), info, 0);
+  save_checkpoint(folder.path(), state_at(4), {info, 0});
   fs::remove(state_file(folder.path(), 4));  // killed there again: none replaces the other
   begin_run_folder(folder.path(), false, say);
   EXPECT_EQ(testing::file_bytes(folder / "model-00000004.without-state.safetensors"), newest);
@@ -94,7 +94,7 @@ TEST(checkpoint, halves_that_a_kill_left__go_with_the_next_start) {
 TEST(checkpoint, model_file__has_the_averages_by_plain_names_in_the_layout_of_files) {
   const Folder folder;
   const TrainState s = state_at(1000);
-  const std::string path = save_checkpoint(folder.path(), s, info, 0);
+  const std::string path = save_checkpoint(folder.path(), s, {info, 0});
   EXPECT_EQ(path, folder / "model-00001000.safetensors");
   const auto file = io::TensorFile::open(path);
   ASSERT_EQ(file.entries().size(), 4u);
@@ -118,9 +118,9 @@ TEST(checkpoint, model_file__has_the_averages_by_plain_names_in_the_layout_of_fi
 
 TEST(checkpoint, state__comes_back_to_the_bit) {
   const Folder folder;
-  save_checkpoint(folder.path(), state_at(5), info, 0);
+  save_checkpoint(folder.path(), state_at(5), {info, 0});
   const TrainState s = state_at(7);
-  save_checkpoint(folder.path(), s, info, 0);
+  save_checkpoint(folder.path(), s, {info, 0});
   const TrainState back = load_state(folder.path(), weights());
   EXPECT_EQ(back.step, 7);
   ASSERT_EQ(back.tensors.size(), s.tensors.size());
@@ -147,12 +147,12 @@ TEST(checkpoint, hash__tells_contents_apart) {
 
 TEST(checkpoint, moment_not_finite__is_an_error_that_names_an_older_checkpoint) {
   const Folder folder;
-  save_checkpoint(folder.path(), state_at(5), info, 0);
+  save_checkpoint(folder.path(), state_at(5), {info, 0});
   TrainState s = state_at(7);
   EXPECT_EQ(first_not_finite(s), "");
   s.tensors.at("v.conv.weight").span<float>()[3] = std::nanf("");
   EXPECT_EQ(first_not_finite(s), "v.conv.weight has nan as element 3");
-  save_checkpoint(folder.path(), s, info, 0);
+  save_checkpoint(folder.path(), s, {info, 0});
   const std::string error = testing::error_of([&] { load_state(folder.path(), weights()); });
   EXPECT_NE(error.find("must be finite (v.conv.weight has nan"), std::string::npos) << error;
   EXPECT_NE(error.find("the checkpoint of step 5 is whole"), std::string::npos) << error;
@@ -160,15 +160,15 @@ TEST(checkpoint, moment_not_finite__is_an_error_that_names_an_older_checkpoint) 
 
 TEST(checkpoint, keep__deletes_all_but_the_newest) {
   const Folder folder;
-  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), info, 2);
+  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), {info, 2});
   EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{3, 4}));
   EXPECT_EQ(folder.files(), 4u);
 }
 
 TEST(checkpoint, find__takes_folders_and_files) {
   const Folder folder;
-  save_checkpoint(folder.path(), state_at(99), info, 0);
-  const std::string newest = save_checkpoint(folder.path(), state_at(123456789), info, 0);
+  save_checkpoint(folder.path(), state_at(99), {info, 0});
+  const std::string newest = save_checkpoint(folder.path(), state_at(123456789), {info, 0});
   EXPECT_EQ(find_model_file(folder.path()), newest);
   EXPECT_EQ(find_model_file(folder.path(), 99), folder / "model-00000099.safetensors");
   EXPECT_EQ(find_model_file(newest), newest);
@@ -184,7 +184,7 @@ TEST(checkpoint, find__takes_folders_and_files) {
 
 TEST(checkpoint, damaged_and_foreign_files__are_errors) {
   const Folder folder;
-  save_checkpoint(folder.path(), state_at(8), info, 0);
+  save_checkpoint(folder.path(), state_at(8), {info, 0});
   const std::string model = model_file(folder.path(), 8), state = state_file(folder.path(), 8);
   const std::string bytes = testing::file_bytes(state);
   fs::resize_file(state, bytes.size() - 4);
@@ -211,7 +211,7 @@ TEST(checkpoint, damaged_and_foreign_files__are_errors) {
 
 TEST(checkpoint, damaged_newest__names_an_older_one_that_is_intact) {
   const Folder folder;
-  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), info, 0);
+  for (const int64_t step : {1, 2, 3, 4}) save_checkpoint(folder.path(), state_at(step), {info, 0});
   const auto damage = [&](const std::string& file) {
     fs::resize_file(file, fs::file_size(file) - 4);
   };
@@ -242,7 +242,7 @@ TEST(checkpoint, damaged_newest__names_an_older_one_that_is_intact) {
 
 TEST(checkpoint, errors_of_older_ones_too__name_none) {
   const Folder folder;
-  for (const int64_t step : {1, 2}) save_checkpoint(folder.path(), state_at(step), info, 0);
+  for (const int64_t step : {1, 2}) save_checkpoint(folder.path(), state_at(step), {info, 0});
   std::vector<nn::Weight> other = weights();
   other[1].shape = {5};
   const std::string error = testing::error_of([&] { load_state(folder.path(), other); });
@@ -270,8 +270,8 @@ TEST(checkpoint, weights_larger_than_memory__are_refused) {
 
 TEST(checkpoint, half_a_checkpoint__is_not_resumed_from) {
   const Folder folder;
-  save_checkpoint(folder.path(), state_at(1), info, 0);
-  save_checkpoint(folder.path(), state_at(2), info, 0);
+  save_checkpoint(folder.path(), state_at(1), {info, 0});
+  save_checkpoint(folder.path(), state_at(2), {info, 0});
   fs::remove(state_file(folder.path(), 2));
   EXPECT_EQ(load_state(folder.path(), weights()).step, 1);
   EXPECT_EQ(find_model_file(folder.path()), model_file(folder.path(), 2));
@@ -286,7 +286,7 @@ TEST(checkpoint, half_a_checkpoint__is_not_resumed_from) {
 TEST(checkpoint, full_disk__is_an_error_and_leaves_the_old_checkpoint) {
   const Folder folder;
   const TrainState old = state_at(1);
-  save_checkpoint(folder.path(), old, info, 1);
+  save_checkpoint(folder.path(), old, {info, 1});
   const auto size = [&](const std::string& file) { return fs::file_size(file); };
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
@@ -295,8 +295,9 @@ TEST(checkpoint, full_disk__is_an_error_and_leaves_the_old_checkpoint) {
   const rlimit low{size(model_file(folder.path(), 1)) + 8, before.rlim_max};
   ASSERT_LT(low.rlim_cur, size(state_file(folder.path(), 1)));
   setrlimit(RLIMIT_FSIZE, &low);
-  const std::string error =
-      testing::error_of([&] { save_checkpoint(folder.path(), state_at(2), info, 1); });
+  const std::string error = testing::error_of([&] {
+    save_checkpoint(folder.path(), state_at(2), {info, 1});
+  });
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   EXPECT_NE(error.find("cannot write"), std::string::npos) << error;
@@ -308,7 +309,7 @@ TEST(checkpoint, full_disk__is_an_error_and_leaves_the_old_checkpoint) {
 TEST(run_folder, of_a_run_that_goes_on__is_refused) {
   const Folder folder;
   testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
-  save_checkpoint(folder.path(), state_at(8), info, 0);
+  save_checkpoint(folder.path(), state_at(8), {info, 0});
   RunLock run = begin_run_folder(folder.path(), false, {});
   testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
   const std::string_view rule = "another process is training in the folder";
@@ -329,7 +330,7 @@ TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
   EXPECT_FALSE(fs::exists(folder / "new"));
   begin_run_folder(folder / "new/deep", false, {});
   EXPECT_TRUE(fs::is_directory(folder / "new/deep"));
-  save_checkpoint(folder.path(), state_at(8), info, 0);
+  save_checkpoint(folder.path(), state_at(8), {info, 0});
   testing::put_file(folder / "state-00000009.safetensors.tmp-123", "half");
   testing::put_file(folder / "notes.txt", "mine");
   testing::put_file(folder / "metrics.jsonl", "{}");
@@ -352,7 +353,7 @@ TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {
 
 TEST(run_folder, with_models_of_an_earlier_run__is_no_place_for_a_new_one) {
   const Folder folder;
-  save_checkpoint(folder.path(), state_at(8), info, 0);
+  save_checkpoint(folder.path(), state_at(8), {info, 0});
   fs::remove(state_file(folder.path(), 8));
   expect_error([&] { check_run_folder(folder.path(), false, false); },
                "out: the folder holds a model of step 8 without its training state; another --out "
@@ -363,7 +364,7 @@ TEST(run_folder, with_models_of_an_earlier_run__is_no_place_for_a_new_one) {
 
 TEST(run_folder, config_that_is_damaged__is_not_replaced) {
   const Folder folder;
-  save_checkpoint(folder.path(), state_at(8), info, 0);
+  save_checkpoint(folder.path(), state_at(8), {info, 0});
   check_run_folder(folder.path(), true, false);  // there need be none
   testing::put_file(folder / "config.json", "{\"train\": {}}\n");
   check_run_folder(folder.path(), true, false);

@@ -59,7 +59,6 @@ void check(const TrainConfig& c, int64_t ranks) {
   parse_recompute(c.recompute);
   require(!c.out.empty(), "out: must name a folder");
   require(!(c.resume && c.overwrite), "train: give resume or overwrite, not both");
-  require(c.ema > 0 || c.ema_halflife > 0, "ema: give ema or ema_halflife above 0");
   check(rate_schedule(c));
   check(ema_schedule(c));
 }

@@ -61,8 +61,8 @@ struct TrainConfig {
     f("eps", eps, "Adam: added to the root of the second moment");
     f("weight_decay", weight_decay, "AdamW: decay of weight matrices per step, times lr");
     f("clip", clip, "largest global norm of the gradients; 0: no limit");
-    f("ema", ema, "EMA decay of the weights per step; 0: by ema_halflife");
-    f("ema_halflife", ema_halflife, "EMA half-life of the weights, in images");
+    f("ema", ema, "EMA decay of the weights per step; 0: by ema_halflife, and if that is 0, none");
+    f("ema_halflife", ema_halflife, "EMA half-life of the weights, in images; 0: by ema");
     f("ema_rampup", ema_rampup,
       "largest EMA half-life as a fraction of the images seen; 0: no ramp");
     // ---- machine

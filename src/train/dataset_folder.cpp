@@ -2,14 +2,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 #include <functional>
 #include <set>
-#include <thread>
 
 #include "io/file.h"
 #include "train/dataset_sources.h"
+#include "train/many_files.h"
 
 namespace ebb::train {
 namespace {
@@ -22,48 +21,11 @@ struct File {
   int64_t slot = 0;  // in the cache
 };
 
-// Calls work(i) for i in [0,n) from several threads. The first exception is thrown here.
-void parallel(int64_t n, int64_t threads, const std::function<void(int64_t)>& work) {
-  std::atomic<int64_t> next = 0;
-  std::atomic<bool> broken = false;
-  std::exception_ptr error;
-  const auto run = [&] {
-    for (int64_t i = next++; i < n && !broken; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        if (!broken.exchange(true)) error = std::current_exception();
-      }
-    }
-  };
-  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
-  {
-    std::vector<std::jthread> team;
-    for (int64_t t = 1; t < std::min(threads, n); ++t) team.emplace_back(run);
-    run();
-  }
-  if (error) std::rethrow_exception(error);
-}
-
-bool has_image_name(const fs::path& p) {
-  std::string ext = p.extension().string();
-  std::ranges::transform(ext, ext.begin(), [](unsigned char c) { return std::tolower(c); });
-  return ext == ".png" || ext == ".jpg" || ext == ".jpeg" || ext == ".webp";
-}
-
 bool has_image_bytes(const fs::path& p) {
   const auto file = io::ReadFile::open(p.string(), "image");
   std::vector<uint8_t> head(static_cast<size_t>(std::min<int64_t>(file.size(), 16)));
   file.read(0, head);
   return io::looks_like_image(head);
-}
-
-// "3 files ...: a.png, b.png, ... "
-std::string listed(std::string_view what, const std::vector<std::string>& names) {
-  constexpr size_t shown = 5;
-  std::string text = str(names.size(), " ", what, ": ");
-  for (size_t i = 0; i < std::min(shown, names.size()); ++i) text += (i ? ", " : "") + names[i];
-  return text + (names.size() > shown ? ", ..." : "");
 }
 
 class ImageFolder final : public Dataset {
@@ -127,7 +89,7 @@ class ImageFolder final : public Dataset {
       if (p.filename().string().starts_with('.')) {
         if (it->is_directory()) it.disable_recursion_pending();
       } else if (it->is_regular_file()) {
-        if (has_image_name(p) || has_image_bytes(p)) {
+        if (is_picture_name(p.string()) || has_image_bytes(p)) {
           files_.push_back({p.string()});
         } else {
           others.push_back(fs::relative(p, root_).string());

@@ -9,6 +9,20 @@
 #include "train/sample_order.h"
 
 namespace ebb::train {
+
+void mirror(float* pixels, const Shape& shape) {
+  const int64_t c = shape[2], row = shape[1] * c;
+  for (int64_t y = 0; y < shape[0]; ++y, pixels += row)
+    for (int64_t x = 0; x < shape[1] / 2; ++x)
+      std::swap_ranges(pixels + x * c, pixels + (x + 1) * c, pixels + row - (x + 1) * c);
+}
+
+bool flips(uint64_t seed, int64_t position) {
+  const RandomKey key{seed, static_cast<uint64_t>(position), 0,
+                      static_cast<uint32_t>(fnv1a("flip"))};
+  return random_block(key, 0)[0] & 1;
+}
+
 namespace {
 
 void check(const Dataset& data, const LoaderOptions& o) {
@@ -22,19 +36,6 @@ void check(const Dataset& data, const LoaderOptions& o) {
           o.prefetch, ") must not be negative");
   check(o.augment);
   require(!o.flip || o.augment.p == 0, "loader: flip is included in augment");
-}
-
-void mirror(float* pixels, const Shape& shape) {
-  const int64_t c = shape[2], row = shape[1] * c;
-  for (int64_t y = 0; y < shape[0]; ++y, pixels += row)
-    for (int64_t x = 0; x < shape[1] / 2; ++x)
-      std::swap_ranges(pixels + x * c, pixels + (x + 1) * c, pixels + row - (x + 1) * c);
-}
-
-bool flips(uint64_t seed, int64_t position) {
-  const RandomKey key{seed, static_cast<uint64_t>(position), 0,
-                      static_cast<uint32_t>(fnv1a("flip"))};
-  return random_block(key, 0)[0] & 1;
 }
 
 // Writes image and augmentation labels of one row; returns the class label.

@@ -82,6 +82,11 @@ class BatchLoader {
   std::vector<std::jthread> workers_;  // last: they stop before the rest goes
 };
 
+// Of f32 [H,W,C], in place.
+void mirror(float* pixels, const Shape& shape);
+// Whether the image at a position of the run is mirrored, where half of them are.
+bool flips(uint64_t seed, int64_t position);
+
 // The next micro-batch: inputs of the loss graph by name, `batch / accumulation` images. Names
 // without an input in the graph are ignored.
 using NextBatch = std::function<NamedTensors()>;

@@ -15,6 +15,7 @@
 #include "train/diagnose.h"
 #include "train/job_facts.h"
 #include "train/run_folder.h"
+#include "train/step_plans.h"
 #include "train/stop.h"
 #include "train/team.h"
 
@@ -68,18 +69,21 @@ class Run {
         team_(job_.ranks),
         context_(context),
         options_(options_of(job_, context)),
-        plan_(train_step(job_.loss, options_), context, compile_options(c_, options_)) {
+        plans_({job_.loss, job_.other_losses}, options_, context, compile_options(c_, options_)) {
     TrainConfig recorded = c_;
     recorded.resume = recorded.overwrite = false;  // of this start, not of the run
     recorded.gpus.clear();
     job_.info.train_config = to_json(recorded);
-    plan_.check_memory();
+    plan().check_memory();
     team_.check_host_memory(training_bytes(job_.weights) +
-                            (context.device->on_host() ? plan_.arena_bytes() : 0));
-    state_ = c_.resume ? load_state(c_.out, job_.weights) : initial_state(job_.weights, c_.seed);
-    bind_state(plan_, state_, options_.split);
-    if (options_.accumulate) add_accumulation();
-    check_collectives();
+                            (context.device->on_host() ? plans_.arena_bytes() : 0));
+    state_ = c_.resume ? load_state(c_.out, job_.weights, job_.given)
+                       : initial_state(job_.weights, c_.seed, job_.given);
+    job_.given.clear();
+    bind_state(plan(), state_, options_.split);
+    plans_.connect();
+    plans_.check_memory();
+    team_.check_collectives(plans_.all());
     if (!leads() && !context_.device->on_host()) drop_tensors(state_);
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;
@@ -121,26 +125,14 @@ class Run {
   }
 
  private:
+  Plan& plan() { return plans_.first(); }
+  const Plan& plan() const { return plans_.first(); }
+  int64_t plan_bytes() const { return plans_.arena_bytes() + plan().source_bytes(); }
   bool leads() const { return team_.leads(); }
   bool alone() const { return team_.alone(); }
   void report(ranks::Phase phase) const { team_.report(state_.step, phase); }
   void say(std::string_view text) const {
     if (job_.hooks.log && leads()) job_.hooks.log(text);
-  }
-
-  // The gradients of all micro-batches but a step's last. It has the memory of the step.
-  void add_accumulation() {
-    accumulation_.emplace(accumulation_step(job_.loss, options_), context_,
-                          compile_options(c_, options_));
-    accumulation_->share_arena(plan_);
-    accumulation_->bind_as(plan_);
-    accumulation_->check_memory();
-  }
-
-  void check_collectives() const {
-    std::vector<const Plan*> plans = {&plan_};
-    if (accumulation_) plans.push_back(&*accumulation_);
-    team_.check_collectives(plans);
   }
 
   void begin_folder() {
@@ -165,13 +157,13 @@ class Run {
 
   void announce() const {
     if (c_.resume) say(str("resumes at step ", state_.step, "  ", c_.out));
-    say(str("trains ", nn::count_elements(state_.weights), " weights with ", options_.dtype,
+    say(str("trains ", trained_text(state_.weights), " weights with ", options_.dtype,
             " matrix work on ", devices(), kept_in_parts(), "; a step needs ",
-            (plan_.arena_bytes() + plan_.source_bytes()) / 1000000, " MB",
+            plan_bytes() / 1000000, " MB",
             c_.recompute == "off"
                 ? std::string()
-                : str(" with ", plan_.recomputed().pointwise, " pointwise nodes and ",
-                      plan_.recomputed().blocks, " blocks computed twice")));
+                : str(" with ", plan().recomputed().pointwise, " pointwise nodes and ",
+                      plan().recomputed().blocks, " blocks computed twice")));
   }
 
   std::string devices() const {
@@ -213,14 +205,14 @@ class Run {
                          facts.dump(2) + '\n', "run");
   }
 
-  NamedTensors inputs_of(const Plan& plan, const StepInputs& in) {
+  NamedTensors inputs_of(const Plan& of, const StepInputs& in) {
     NamedTensors all = step_inputs(in, options_);
     for (auto& [name, t] : batch_) all[name] = t;
     for (const auto& [name, v] :
          {std::pair{"seed", static_cast<int64_t>(uint64_t{c_.seed})}, {"step", state_.step}})
       all[name] = scalar_tensor(v);
     std::erase_if(all, [&](const auto& one) {
-      const Source* s = plan.graph().find_source(one.first);
+      const Source* s = of.graph().find_source(one.first);
       return !s || s->kind != Source::Kind::input;
     });
     return all;
@@ -256,31 +248,37 @@ class Run {
       const int signal = signals_->requested();
       in.report.wish = code_of(wish_to_end(signal), signal);
     }
-    Plan& plan = last ? plan_ : *accumulation_;
-    const NamedTensors inputs = inputs_of(plan, in);
+    Plan& used = plans_.of(batch_, last);
+    const NamedTensors inputs = inputs_of(used, in);
     report(ranks::Phase::step);
-    const NamedTensors out = plan.run(inputs);
+    const NamedTensors out = used.run(inputs);
     const bool finite = number(out, "finite") == 1;
     if (!last) {
       in.earlier += double{number(out, "loss")};
-      earlier_ = inputs;
-      if (!finite && !suspect_) suspect_ = inputs;  // the step's last micro-batch shows it to all
+      earlier_ = Ran{&used, inputs};
+      if (!finite && !suspect_) suspect_ = earlier_;  // the step's last micro-batch shows it to all
       return;
     }
     late_ = read_reports(out);
     wish_ = late_.wish;
     now_.loss = late_.loss;
     now_.grad_norm = number(out, "grad_norm");
-    if (!finite) not_finite(out, inputs);
+    if (!finite) not_finite(out, {&used, inputs});
   }
 
-  [[noreturn]] void not_finite(const NamedTensors& out, const NamedTensors& inputs) {
+  // A plan, and what it was given.
+  struct Ran {
+    Plan* plan = nullptr;
+    NamedTensors inputs;
+  };
+
+  [[noreturn]] void not_finite(const NamedTensors& out, const Ran& last) {
     diverged_ = true;
     report(ranks::Phase::step);
-    const std::string found = place_of_fault(inputs);
+    const std::string found = place_of_fault(last);
     // Nothing was changed by this step: the state is the one before it.
     // The older checkpoints stay: what led here may have spoilt the newest weights already.
-    fetch_state(plan_, state_, context_);
+    fetch_state(plan(), state_, context_);
     const std::string before = team_.of_rank_0(leads() ? save_before() : "");
     fail("train: loss and gradients must be finite (step ", now_.step, ": loss ",
          shown(static_cast<float>(read_reports(out).loss)), ", gradient norm ",
@@ -299,13 +297,13 @@ class Run {
 
   // The first tensor that is not finite, in the first micro-batch that has one; of several ranks
   // the first rank's. All do the same: plans exchange tensors.
-  std::string place_of_fault(const NamedTensors& inputs) {
-    std::string found = team_.of_all(suspect_ ? first_source_not_finite(*accumulation_, *suspect_)
-                                              : first_source_not_finite(plan_, inputs));
+  std::string place_of_fault(const Ran& last) {
+    const auto source = [](const Ran& r) { return first_source_not_finite(*r.plan, r.inputs); };
+    const auto result = [](const Ran& r) { return first_result_not_finite(*r.plan, r.inputs); };
+    std::string found = team_.of_all(source(suspect_ ? *suspect_ : last));
     if (found.empty() && !team_.of_all(suspect_ ? "has one" : "").empty())
-      found =
-          team_.of_all(first_result_not_finite(*accumulation_, suspect_ ? *suspect_ : earlier_));
-    return found.empty() ? team_.of_all(first_result_not_finite(plan_, inputs)) : found;
+      found = team_.of_all(result(suspect_ ? *suspect_ : earlier_));
+    return found.empty() ? team_.of_all(result(last)) : found;
   }
 
   // `spoilt`: what the state before a step that diverged has in it.
@@ -358,7 +356,7 @@ class Run {
     const bool sample =
         job_.hooks.sample && c_.sample_every > 0 && (finished || due(c_.sample_every));
     const bool saves = last || due(c_.checkpoint_every);
-    if (saves || sample) fetch_state(plan_, state_, context_);  // with all ranks
+    if (saves || sample) fetch_state(plan(), state_, context_);  // with all ranks
     if (!leads()) return;
     if (saves || sample) report(ranks::Phase::alone);
     if (saves) {
@@ -392,7 +390,7 @@ class Run {
   bool begin_validation() {
     std::string wrong;
     try {
-      validator_ = std::make_unique<Validator>(*job_.validation, c_, options_, context_, plan_);
+      validator_ = std::make_unique<Validator>(*job_.validation, c_, options_, context_, plan());
     } catch (const Error& e) {
       wrong = e.what();
     }
@@ -414,7 +412,7 @@ class Run {
       const double left = std::max(0.0, c_.minutes * 60 - seconds_since(start_));
       p.seconds_left = c_.steps > 0 ? std::min(p.seconds_left, left) : left;
     }
-    p.plan_bytes = plan_.arena_bytes() + plan_.source_bytes();
+    p.plan_bytes = plan_bytes();
     return p;
   }
 
@@ -429,7 +427,8 @@ class Run {
 
   // The state as it was fetched.
   void write(int64_t keep) {
-    const std::string path = save_checkpoint(c_.out, state_, job_.info, keep);
+    const std::string path = save_checkpoint(
+        c_.out, state_, {.info = job_.info, .keep = keep, .write_model = job_.write_model});
     saved_ = state_.step;
     say("saved " + path);
   }
@@ -439,17 +438,16 @@ class Run {
   Team team_;
   Context context_;
   StepOptions options_;
-  Plan plan_;
-  std::optional<Plan> accumulation_;
+  StepPlans plans_;
   TrainState state_;
   RunLock lock_;
   std::unique_ptr<MetricsLog> metrics_;
   NextBatch next_;
   NamedTensors batch_;
-  NamedTensors earlier_;                 // inputs of the last micro-batch but one
-  std::optional<NamedTensors> suspect_;  // of the first in this step that was not finite here
-  double wish_ = 0;                      // why the ranks end, see code_of()
-  Reports late_;                         // of the last step
+  Ran earlier_;                 // the last micro-batch but one
+  std::optional<Ran> suspect_;  // the first in this step that was not finite here
+  double wish_ = 0;             // why the ranks end, see code_of()
+  Reports late_;                // of the last step
   std::unique_ptr<Validator> validator_;
   Progress::Measured validation_;  // since the last progress line
   StepMetrics now_;

@@ -34,7 +34,13 @@ struct TrainJob {
   // Output "loss" f32[]. Inputs: those of a batch; "seed" i64[] and "step" i64[], if it has them,
   // are given by the loop.
   Graph loss;
+  // Of batches whose inputs have other shapes; all else as in `loss`.
+  std::vector<Graph> other_losses = {};
   nn::Weights weights;  // of the loss
+  // Some of the weights, as the network has them: trained ones start so, others stay so. All others
+  // are drawn.
+  NamedTensors given = {};
+  WriteModel write_model = {};  // null: the network's own tensors
   // Returns the micro-batches first, first + 1, ... of the run.
   std::function<NextBatch(int64_t first)> batches;
   std::optional<Validation> validation = {};

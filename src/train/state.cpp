@@ -33,11 +33,21 @@ void check_training_memory(const nn::Weights& weights) {
 
 int64_t training_bytes(const nn::Weights& weights) { return host_bytes(weights, copies); }
 
-TrainState initial_state(nn::Weights weights, uint64_t seed) {
+std::string trained_text(const nn::Weights& weights) {
+  nn::Weights trained = weights;
+  std::erase_if(trained, [](const nn::Weight& w) { return !w.trained; });
+  const int64_t all = nn::count_elements(weights), some = nn::count_elements(trained);
+  return some == all ? str(all) : str(some, " of ", all);
+}
+
+TrainState initial_state(nn::Weights weights, uint64_t seed, const NamedTensors& given) {
   check_training_memory(weights);
   TrainState s{.weights = std::move(weights)};
   for (const nn::Weight& w : s.weights) {
-    const Tensor t = nn::initial_tensor(w, seed);
+    const auto known = given.find(w.name);
+    const Tensor t = known == given.end() ? nn::initial_tensor(w, seed) : known->second;
+    require(t.type() == Type{DType::f32, w.shape}, "train: '", w.name, "' must be ",
+            Type{DType::f32, w.shape}, " (given: ", t.type(), ")");
     s.tensors[w.name] = t;
     if (!w.trained) continue;
     s.tensors["ema." + w.name] = t.clone();

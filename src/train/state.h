@@ -18,13 +18,16 @@ struct TrainState {
   NamedTensors tensors;
 };
 
-// Weights drawn by their rules, averages equal to them, moments zero. Throws Error before anything
-// is drawn if the machine has too little memory.
-TrainState initial_state(nn::Weights weights, uint64_t seed);
+// Weights as given, or drawn by their rules, averages equal to them, moments zero. Throws Error
+// before anything is drawn if the machine has too little memory, and for given ones of other types.
+TrainState initial_state(nn::Weights weights, uint64_t seed, const NamedTensors& given = {});
 // The names of a trained weight's moments, before its own.
 inline constexpr const char* moment_prefixes[] = {"m.", "v."};
 void check_training_memory(const nn::Weights& weights);
 int64_t training_bytes(const nn::Weights& weights);  // of a whole state
+
+// "860", or "12 of 860" where not all are trained.
+std::string trained_text(const nn::Weights& weights);
 
 // Gives the plan the state's tensors, or this rank's parts. On the host the plan then works in the
 // state's own memory; elsewhere fetch_state() brings it up to date.

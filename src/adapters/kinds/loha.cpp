@@ -38,20 +38,30 @@ Value half(const DeltaInputs& in, const std::string& n) {
 
 Value delta(const DeltaInputs& in) { return half(in, "1") * half(in, "2") * in.scale; }
 
+// Drawn as LyCORIS draws them.
+std::vector<Factor> factors(const FactorSizes& sizes, const Shape& weight) {
+  const int64_t rows = weight[0], columns = weight.numel() / rows, r = sizes.rank;
+  return {{"w1_a", {rows, r}, "normal", 0.1},
+          {"w1_b", {r, columns}, "normal", 1},
+          {"w2_a", {rows, r}},
+          {"w2_b", {r, columns}, "normal", 1}};
+}
+
 }  // namespace
 
 const AdapterKind& loha() {
   static const AdapterKind k{.name = "LoHa",
                              .help = "(w1_a @ w1_b) * (w2_a @ w2_b)",
-                             .roles = {{".hada_w1_a", "w1_a"},
-                                       {".hada_w1_b", "w1_b"},
-                                       {".hada_w2_a", "w2_a"},
-                                       {".hada_w2_b", "w2_b"},
+                             .roles = {{".hada_w1_a", "w1_a", FileNames::kohya},
+                                       {".hada_w1_b", "w1_b", FileNames::kohya},
+                                       {".hada_w2_a", "w2_a", FileNames::kohya},
+                                       {".hada_w2_b", "w2_b", FileNames::kohya},
                                        {".hada_t1", "t1"},
                                        {".hada_t2", "t2"}},
                              .main = "w1_a",
                              .rank = rank,
-                             .delta = delta};
+                             .delta = delta,
+                             .factors = factors};
   return k;
 }
 

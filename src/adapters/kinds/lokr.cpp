@@ -1,6 +1,9 @@
 // LoKr (Edalati et al. 2022, arXiv:2212.10650; LyCORIS): the Kronecker product of w1 and w2, each
 // of which may be the product of two low-rank matrices, or w2 a filter in Tucker form. Where both
 // are whole, alpha does not count; kohya's files have 1e10 there.
+#include <algorithm>
+#include <cmath>
+
 #include "adapters/kind.h"
 #include "base/error.h"
 #include "nn/ops.h"
@@ -80,21 +83,45 @@ Value delta(const DeltaInputs& in) {
          ops::reshape(w2, {1, s.w2.out, 1, s.w2.in * s.w2.taps});
 }
 
+// The largest divisor whose square is at most n.
+int64_t smaller_part(int64_t n, int64_t most) {
+  int64_t out = 1;
+  for (int64_t m = 2; m * m <= n && (most < 0 || m <= most); ++m)
+    if (n % m == 0) out = m;
+  return out;
+}
+
+// w1 whole, and w2 of two factors where that has fewer numbers; drawn as LyCORIS draws them.
+std::vector<Factor> factors(const FactorSizes& sizes, const Shape& weight) {
+  const int64_t o1 = smaller_part(weight[0], sizes.factor), o2 = weight[0] / o1;
+  const int64_t i1 = smaller_part(weight[1], sizes.factor), i2 = weight[1] / i1;
+  const int64_t r = sizes.rank, columns = i2 * (weight.numel() / (weight[0] * weight[1]));
+  const auto bound = [](int64_t inputs) { return 1 / std::sqrt(static_cast<double>(inputs)); };
+  const Factor w1{"w1", {o1, i1}, "uniform", bound(i1)};
+  if (2 * r >= std::max(o2, i2)) {
+    std::vector<int64_t> whole = weight.sizes();
+    whole[0] = o2, whole[1] = i2;
+    return {w1, {"w2", Shape(whole)}};
+  }
+  return {w1, {"w2_a", {o2, r}, "uniform", bound(r)}, {"w2_b", {r, columns}}};
+}
+
 }  // namespace
 
 const AdapterKind& lokr() {
   static const AdapterKind k{.name = "LoKr",
                              .help = "the Kronecker product of w1 and w2",
-                             .roles = {{".lokr_w1", "w1"},
+                             .roles = {{".lokr_w1", "w1", FileNames::kohya},
                                        {".lokr_w1_a", "w1_a"},
                                        {".lokr_w1_b", "w1_b"},
-                                       {".lokr_w2", "w2"},
-                                       {".lokr_w2_a", "w2_a"},
-                                       {".lokr_w2_b", "w2_b"},
+                                       {".lokr_w2", "w2", FileNames::kohya},
+                                       {".lokr_w2_a", "w2_a", FileNames::kohya},
+                                       {".lokr_w2_b", "w2_b", FileNames::kohya},
                                        {".lokr_t2", "t2"}},
                              .main = "",
                              .rank = rank,
-                             .delta = delta};
+                             .delta = delta,
+                             .factors = factors};
   return k;
 }
 

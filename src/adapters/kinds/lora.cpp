@@ -1,5 +1,7 @@
 // LoRA (Hu et al. 2021, arXiv:2106.09685): scale up @ down, and of filters LoCon (LyCORIS, Yeh et
 // al. 2023, arXiv:2309.14859, section 3), with a filter between both in its Tucker form.
+#include <cmath>
+
 #include "adapters/kind.h"
 #include "base/error.h"
 #include "nn/ops.h"
@@ -30,17 +32,25 @@ Value delta(const DeltaInputs& in) {
   return product(flat, down, w.out, r, w.in * w.taps);
 }
 
+// down [r,I,...], drawn as the linear layer and the convolution of torch are, and up [O,r,1,...].
+std::vector<Factor> factors(const FactorSizes& sizes, const Shape& weight) {
+  std::vector<int64_t> down = weight.sizes(), up(down.size(), 1);
+  down[0] = sizes.rank, up[0] = weight[0], up[1] = sizes.rank;
+  const auto inputs = static_cast<double>(weight.numel() / weight[0]);
+  return {{"down", Shape(down), "uniform", 1 / std::sqrt(inputs)}, {"up", Shape(up)}};
+}
+
 }  // namespace
 
 const AdapterKind& lora() {
   static const AdapterKind k{.name = "LoRA",
                              .help = "up @ down",
-                             .roles = {{".lora_down.weight", "down"},
-                                       {".lora_up.weight", "up"},
+                             .roles = {{".lora_down.weight", "down", FileNames::kohya},
+                                       {".lora_up.weight", "up", FileNames::kohya},
                                        {".lora_mid.weight", "mid"},
                                        {".lora_up.bias", "up_bias"},
-                                       {".lora_A.weight", "down"},
-                                       {".lora_B.weight", "up"},
+                                       {".lora_A.weight", "down", FileNames::peft},
+                                       {".lora_B.weight", "up", FileNames::peft},
                                        {".lora_B.bias", "up_bias"},
                                        {".lora_A.default.weight", "down"},
                                        {".lora_B.default.weight", "up"},
@@ -56,7 +66,9 @@ const AdapterKind& lora() {
                              .main = "down",
                              .bias_role = "up_bias",
                              .rank = rank,
-                             .delta = delta};
+                             .delta = delta,
+                             .factors = factors,
+                             .kohya_module = "networks.lora"};
   return k;
 }
 

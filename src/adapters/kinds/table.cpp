@@ -1,5 +1,6 @@
 #include "adapters/kind.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "nn/ops.h"
 
 #define X(name)                             \
@@ -18,6 +19,14 @@ const std::vector<const AdapterKind*>& all_kinds() {
 #undef X
   };
   return all;
+}
+
+std::vector<std::string> file_names() { return {"kohya", "peft"}; }
+
+FileNames parse_file_names(const std::string& name) {
+  const size_t at = find_name(name, file_names());
+  if (at == file_names().size()) fail_unknown("names: unknown value", name, file_names());
+  return at == 0 ? FileNames::kohya : FileNames::peft;
 }
 
 WeightSize weight_size(const Shape& s) {

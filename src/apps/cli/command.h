@@ -60,7 +60,9 @@ void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& grou
 // Flags of the DiffusionConfig fields that sampling may override. They are only recorded, as names
 // and texts, and applied to the checkpoint's config later.
 using FieldTexts = std::vector<std::pair<std::string, std::string>>;
-void add_overrides(CLI::App& app, FieldTexts& texts);
+// `training`: those that training may override.
+enum class Overrides : uint8_t { sampling, training };
+void add_overrides(CLI::App& app, FieldTexts& texts, Overrides which = Overrides::sampling);
 // A positional argument.
 enum class Positional { required, optional };
 void add_positional(CLI::App& app, const std::string& name, std::string& value,

@@ -53,7 +53,14 @@ void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& grou
   }
 }
 
-void add_overrides(CLI::App& app, FieldTexts& texts) {
+// Captions are dropped by the data; levels of sampling are no matter of training.
+bool is_offered(std::string_view field, Overrides which) {
+  if (which == Overrides::sampling) return !only_training(field);
+  return field != "label_dropout" && field != "learn_sigma" && field != "vb_weight" &&
+         field != "sigma_min" && field != "sigma_max";
+}
+
+void add_overrides(CLI::App& app, FieldTexts& texts, Overrides which) {
   DiffusionConfig defaults;
   const auto note = [&texts](const std::string& name, const std::string& text) {
     DiffusionConfig scratch;
@@ -61,7 +68,7 @@ void add_overrides(CLI::App& app, FieldTexts& texts) {
     texts.emplace_back(name, text);
   };
   for (const Field& f : fields_of(defaults))
-    if (!only_training(f.name))
+    if (is_offered(f.name, which))
       app.add_option_function<std::string>(
              flag_of(f.name), [note, name = f.name](const std::string& t) { note(name, t); },
              f.help + " (instead of the checkpoint's)")

@@ -26,6 +26,7 @@ const Family& sd1() {
       .layout_blocks = "down.2,mid",
       .pipeline = "StableDiffusion",
       .other_pipelines = {"LatentConsistencyModel"},
+      .kohya_version = "sd_v1",
       .checker = true};
   return f;
 }

@@ -49,6 +49,7 @@ const Family& sd2() {
                         .own_schedule = "karras",
                         .examine = examine,
                         .pipeline = "StableDiffusion",
+                        .kohya_version = "sd_v2",
                         .checker = true};
   return f;
 }

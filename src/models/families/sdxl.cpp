@@ -54,7 +54,9 @@ const Family& sdxl() {
                         .layout_blocks = "down.2.1",
                         .markers = true,
                         .pipeline = "StableDiffusionXL",
-                        .index = {{"force_zeros_for_empty_prompt", true}}};
+                        .index = {{"force_zeros_for_empty_prompt", true}},
+                        .kohya_version = "sdxl_base_v1-0",
+                        .kohya_original = true};
   return f;
 }
 

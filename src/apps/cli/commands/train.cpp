@@ -8,6 +8,7 @@
 #include "apps/cli/command.h"
 #include "apps/cli/ranks.h"
 #include "apps/cli/terminal.h"
+#include "apps/cli/train_checkpoint.h"
 #include "apps/cli/train_data.h"
 #include "base/choices.h"
 #include "base/error.h"
@@ -453,7 +454,10 @@ bool is_trained(const Model& m, const ModelConfig& config) {
 
 // Models and presets that can be trained, for --model.
 std::string model_list() {
-  std::string out = "models (--model), each with its presets:";
+  std::string out =
+      "--model FILE (or a folder of diffusers) trains that checkpoint on pictures with captions; "
+      "its "
+      "flags: ebb train --model FILE --help-all\nmodels (--model), each with its presets:";
   for (const Model* m : all_models()) {
     if (m->kind != ModelKind::denoiser || !is_trained(*m, find_model(m->name).config)) continue;
     out += "\n  " + m->name;
@@ -464,6 +468,7 @@ std::string model_list() {
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
+  if (trains_checkpoint(words)) return bind_checkpoint_training(app, words);
   add_help_paragraph(app, model_list());
   check_no_decided(words);
   const auto o = std::make_shared<Options>();

@@ -1,0 +1,68 @@
+// TrainableAdapter: a new adapter of a network, as the parameters of a loss graph and as a file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "adapters/kind.h"
+#include "adapters/targets.h"
+#include "nn/weights.h"
+#include "runtime/plan_inputs.h"
+
+namespace ebb::adapters {
+
+struct TrainableOptions {
+  std::string kind = "lora";  // of all_kinds(), those with factors
+  FactorSizes sizes = {};
+  double alpha = 16;
+  FileNames names = FileNames::kohya;  // of its file
+  // Parts of layers' names, the original's or diffusers'; a layer with one of them is adapted.
+  std::vector<std::string> targets = {"attentions"};
+};
+// Throws Error for settings that cannot be, and for names that the kind has not.
+void check(const TrainableOptions& options);
+// The kinds that can be trained, in lower case.
+std::vector<std::string> trainable_kinds();
+
+struct WritingOptions {
+  DType dtype = DType::f32;  // of the factors in the file
+  std::map<std::string, std::string> metadata = {};
+};
+
+class TrainableAdapter {
+ public:
+  // Throws Error where a target fits no layer of the network that has a matrix or a filter.
+  TrainableAdapter(const Network& network, const TrainableOptions& options);
+
+  // The loss with the network's params as states, which stay as they are, and the adapter's factors
+  // as params. Each adapted weight is read as weight + change, as merging the file gives it.
+  Graph adapted(const Graph& loss) const;
+  // Of such a graph: the network's own, which are not trained, and the factors.
+  nn::Weights weights() const;
+  const AdapterKind& kind() const { return *kind_; }
+  size_t layers() const { return layers_.size(); }
+  int64_t elements() const;  // of all factors
+
+  // The file; `tensors`: the factors by the names of weights(), perhaps behind a prefix.
+  void write(const std::string& path, const NamedTensors& tensors, const std::string& prefix,
+             const WritingOptions& how) const;
+
+ private:
+  struct Layer {
+    nn::Weight weight;  // that is adapted
+    std::string layer;  // its name without ".weight"
+    double scale = 1;   // alpha / rank, as the kind reads them
+    std::vector<std::pair<std::string, nn::Weight>> factors;  // by role
+  };
+  Value change(Graph& g, const Layer& layer) const;
+
+  Network network_;
+  TrainableOptions options_;
+  const AdapterKind* kind_;
+  nn::Weights base_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace ebb::adapters

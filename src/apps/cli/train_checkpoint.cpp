@@ -1,0 +1,205 @@
+#include "apps/cli/train_checkpoint.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/command.h"
+#include "apps/cli/ranks.h"
+#include "apps/cli/terminal.h"
+#include "base/choices.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "diffusion/solver/run.h"
+#include "pipeline/finetune.h"
+#include "pipeline/finetune_metadata.h"
+#include "pipeline/report.h"
+#include "train/run_folder.h"
+#include "train/stop.h"
+
+namespace ebb::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  FinetuneRequest request;
+  FinetuneConfig before;  // of the run that goes on
+  FieldTexts diffusion;   // flags
+  bool resumes = false;
+  bool json = false;
+  void fields(auto&& f) { f("json", json, "print one JSON object on standard output at the end"); }
+};
+
+// Settings of training that say nothing here.
+constexpr std::string_view without_part[] = {
+    "size",         "channels",   "classes",          "limit",   "cache", "shard",
+    "sample_every", "validation", "validation_every", "augment", "gpus"};
+// Settings of a checkpoint that a run keeps: its weights are of them.
+constexpr std::string_view kept[] = {"adapter", "rank", "factor", "alpha", "targets", "base"};
+
+std::vector<Field> train_fields(train::TrainConfig& c) {
+  std::vector<Field> out = fields_of(c);
+  std::erase_if(out, [](const Field& f) {
+    return std::ranges::find(without_part, f.name) != std::end(without_part);
+  });
+  return out;
+}
+
+std::vector<Field> finetune_fields(FinetuneConfig& c) {
+  std::vector<Field> out = fields_of(c);
+  std::erase_if(out, [](const Field& f) { return f.name == "base"; });
+  return out;
+}
+
+// What published recipes use; adapters are drawn, and take larger steps.
+train::TrainConfig usual_settings(bool adapts) {
+  train::TrainConfig c;
+  c.batch = 1;
+  c.lr = adapts ? 1e-4 : 1e-5;
+  c.weight_decay = 0.01;
+  c.ema_halflife = 0;
+  c.checkpoint_every = 500;
+  return c;
+}
+
+void read_run(Options& o, const std::string& folder) {
+  train::check_run_folder(folder, true, false);
+  const train::ModelFileInfo info = train::last_model_info(folder);
+  const std::string file = train::state_file(folder, info.step);
+  o.request.train = train::train_config_from_json(info.run.train_config, file);
+  set_fields_json(fields_of(o.request.config), info.run.model_config, file);
+  o.before = o.request.config;
+  DiffusionConfig d;
+  set_fields_json(fields_of(d), info.run.diffusion_config, file);
+  for (const Field& f : fields_of(d)) {
+    const DiffusionConfig defaults;
+    DiffusionConfig copy = defaults;
+    if (field_text(f) != field_text(find_field(fields_of(copy), f.name, "diffusion")))
+      o.request.diffusion.emplace_back(f.name, field_text(f));
+  }
+  o.resumes = true;
+}
+
+void check_kept(Options& o) {
+  if (!o.resumes) return;
+  for (const std::string_view name : kept) {
+    const std::string was = field_text(find_field(fields_of(o.before), name, "resume"));
+    const std::string is = field_text(find_field(fields_of(o.request.config), name, "resume"));
+    require(is == was, "resume: the run's ", name, " is ", was, " and stays (", flag_of(name), " ",
+            is, ")");
+  }
+  require(o.diffusion.empty(), "resume: the run's diffusion stays (",
+          o.diffusion.empty() ? "" : flag_of(o.diffusion.front().first), ")");
+}
+
+// None if a signal came while data were read, with its number.
+std::unique_ptr<Finetune> prepared(Options& o, const Context& context, int& signal) {
+  const train::StopSignals signals(stopping);
+  o.request.say = say_once;
+  o.request.between = [&] {
+    if (signals.requested() != 0) throw Cancelled("train: stopped while data are prepared");
+  };
+  ProgressLine line("encodes pictures and captions");
+  o.request.progress = [&](int64_t done, int64_t all) {
+    line.show(static_cast<double>(done) / static_cast<double>(all));
+  };
+  try {
+    auto out = std::make_unique<Finetune>(o.request, context);
+    line.finish();
+    return out;
+  } catch (const Cancelled&) {
+    line.finish();
+    signal = signals.requested();
+    say_once(str("train: interrupted by signal ", signal,
+                 " while data were prepared; what was encoded is kept in the cache"));
+    return nullptr;
+  }
+}
+
+int run(Options& o) {
+  train::TrainConfig& c = o.request.train;
+  require(!c.data.empty(), "train: --data is missing");
+  check_kept(o);
+  check(c);
+  check(o.request.config);
+  train::check_run_folder(c.out, c.resume, c.overwrite);
+  const Context context =
+      open_device({.device = c.device, .tune = c.tune, .threads = c.threads}, nullptr);
+  int signal = 0;
+  const std::unique_ptr<Finetune> finetune = prepared(o, context, signal);
+  if (!finetune) return signal_exit + signal;
+  const auto start = std::chrono::steady_clock::now();
+  const train::TrainResult r = train::train(finetune->job(), context);
+  say_warnings(write_report(c.out));
+  const bool interrupted = r.why == train::TrainResult::Stop::signal;
+  if (o.json)
+    print_json({{"steps", r.step},
+                {"loss", r.loss},
+                {"seconds",
+                 std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()},
+                {"checkpoint", r.checkpoint},
+                {"interrupted", interrupted}});
+  return interrupted ? signal_exit + r.signal : 0;
+}
+
+bool resumes(const std::vector<std::string>& words) {
+  return std::ranges::any_of(words, [](const std::string& w) {
+    return w == "--resume" || w == "--resume=true" || w == "--resume=on";
+  });
+}
+
+bool is_model_name(const std::string& name) {
+  try {
+    find_model(name);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string folder_of(const std::vector<std::string>& words) {
+  const std::string out = flag_value(words, "--out");
+  return out.empty() ? train::TrainConfig().out : out;
+}
+
+}  // namespace
+
+bool trains_checkpoint(const std::vector<std::string>& words) {
+  if (const std::string model = flag_value(words, "--model"); !model.empty())
+    return !is_model_name(model) && (fs::exists(model) || model.find('/') != std::string::npos ||
+                                     model.ends_with(".safetensors") || model.ends_with(".ckpt"));
+  if (!resumes(words)) return false;
+  const std::string folder = folder_of(words);
+  return !train::checkpoint_steps(folder).empty() &&
+         train::last_model_info(folder).run.task == finetune_task;
+}
+
+std::function<int()> bind_checkpoint_training(CLI::App& app,
+                                              const std::vector<std::string>& words) {
+  const auto o = std::make_shared<Options>();
+  if (resumes(words)) {
+    read_run(*o, folder_of(words));
+  } else {
+    const std::string adapter = flag_value(words, "--adapter");
+    o->request.train = usual_settings(!adapter.empty() && adapter != "none");
+  }
+  add_flags(app, fields_of(*o));
+  add_flags(app, train_fields(o->request.train), "Training");
+  add_flags(app, finetune_fields(o->request.config), "Checkpoint, pictures and captions");
+  std::vector<std::string> adapters = adapters::trainable_kinds();
+  adapters.insert(adapters.begin(), "none");
+  describe_choices(app, "adapter", adapters);
+  add_overrides(app, o->diffusion, Overrides::training);
+  return [o] {
+    resolve(o->request.train);
+    resolve(o->request.config);
+    say_drawn(o->request.train.seed);
+    for (const auto& d : o->diffusion) o->request.diffusion.push_back(d);
+    return run(*o);
+  };
+}
+
+}  // namespace ebb::cli

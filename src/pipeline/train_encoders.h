@@ -1,0 +1,58 @@
+// What a denoiser is trained on, by the frozen encoders of its checkpoint: latents of pictures and
+// conditions of captions, each made once and kept in a cache.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pipeline/checkpoint_parts.h"
+#include "pipeline/latent_encoder.h"
+#include "pipeline/tensor_cache.h"
+#include "train/buckets.h"
+
+namespace ebb {
+
+// Encoders work in f32: what they make is made once, and trained on for long.
+class TrainLatents {
+ public:
+  // Throws Error for a checkpoint without an autoencoder.
+  TrainLatents(const CheckpointParts& parts, const Context& context, TensorCache& cache);
+
+  // The autoencoder's posterior, f32 [h,w,c] in the denoiser's numbers: "mean" and, of those that
+  // have one, "deviation". Throws Error.
+  NamedTensors of(const train::CaptionedPicture& picture, const train::Fit& fit, bool mirrored);
+  int64_t factor() const { return factor_; }  // pixels to a latent, along each side
+  void release() { encoder_.release(); }
+
+ private:
+  TensorCache& cache_;
+  LatentEncoder encoder_;
+  int64_t factor_;
+  std::string settings_;  // what latents depend on beside the picture
+};
+
+class TrainTexts {
+ public:
+  TrainTexts(const CheckpointParts& parts, const Context& context, TensorCache& cache);
+
+  // The conditions of one image, [1,...] by name. `kept`: in the cache; others are made each time.
+  NamedTensors of(const std::string& caption, train::PictureSize size, bool kept);
+  void release() { stage_->release(); }
+  // Captions of which the end was cut off, so far.
+  const std::set<std::string>& cut() const { return cut_; }
+  bool reads_sizes() const { return reads_sizes_; }
+
+ private:
+  NamedTensors cached(const std::string& caption, train::PictureSize size);
+  NamedTensors made(const std::string& caption, train::PictureSize size);
+
+  TensorCache& cache_;
+  std::unique_ptr<TextStage> stage_;
+  std::string settings_;
+  bool reads_sizes_ = false;
+  std::set<std::string> cut_;
+};
+
+}  // namespace ebb

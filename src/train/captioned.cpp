@@ -1,0 +1,165 @@
+#include "train/captioned.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <filesystem>
+#include <mutex>
+#include <set>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/parse_json.h"
+#include "base/text.h"
+#include "base/utf8.h"
+#include "io/image.h"
+#include "train/many_files.h"
+
+namespace ebb::train {
+namespace {
+
+constexpr int64_t most_repeats = 1'000'000;
+
+// "photos:10": a path, and how often its pictures come in an epoch.
+struct Part {
+  std::string path;
+  int64_t repeats = 1;
+};
+
+Part parse_part(std::string_view text) {
+  Part out{std::string(text)};
+  const size_t colon = text.rfind(':');
+  if (std::filesystem::exists(out.path) || colon == std::string_view::npos) return out;
+  const std::string_view number = text.substr(colon + 1);
+  const auto [end, ec] = std::from_chars(number.data(), number.data() + number.size(), out.repeats);
+  require(ec == std::errc() && end == number.data() + number.size() && out.repeats >= 1 &&
+              out.repeats <= most_repeats,
+          "data: repeats must be a number from 1 to ", most_repeats, " ('", number, "')  ", text);
+  out.path = text.substr(0, colon);
+  return out;
+}
+
+std::vector<Part> parse_parts(std::string_view data) {
+  std::vector<Part> out;
+  std::set<std::string> paths;
+  for (size_t at = 0; at <= data.size();) {
+    const size_t end = std::min(data.find(';', at), data.size());
+    require(end > at, "data: one of several paths is empty  ", data);
+    out.push_back(parse_part(data.substr(at, end - at)));
+    const std::string& path = out.back().path;
+    require(paths.insert(path).second, "data: is named twice; ", path,
+            ":N trains on it N times an epoch  ", data);
+    at = end + 1;
+  }
+  return out;
+}
+
+const CaptionedSource& source_of(const std::string& path) {
+  require(std::filesystem::exists(path), "data: no such file or folder  ", path);
+  const CaptionedSource* found = nullptr;
+  for (const CaptionedSource* s : captioned_sources())
+    if (s->takes(path) && (!found || found->general)) found = s;
+  if (found) return *found;
+  fail("data: must be ",
+       separated(captioned_sources(), ", or ", [](const auto* s) { return s->help; }), "  ", path);
+}
+
+std::vector<uint8_t> bytes_of(const CaptionedPicture& p) {
+  const io::ReadFile file = io::ReadFile::open(p.file, "data");
+  std::vector<uint8_t> out(static_cast<size_t>(p.size < 0 ? file.size() : p.size));
+  file.read(p.offset, out);
+  return out;
+}
+
+Tensor decoded(std::span<const uint8_t> bytes, const CaptionedPicture& p) {
+  return io::decode_image(bytes, p.name, 3);
+}
+
+// Sizes and hashes; leaves out what is broken.
+void examine(Captioned& all, const CaptionedOptions& options) {
+  const auto count = static_cast<int64_t>(all.pictures.size());
+  std::vector<std::string> errors(all.pictures.size());
+  std::mutex mutex;
+  int64_t done = 0;
+  parallel(count, options.threads, [&](int64_t i) {
+    if (options.between) options.between();
+    CaptionedPicture& p = all.pictures[static_cast<size_t>(i)];
+    try {
+      const std::vector<uint8_t> bytes = bytes_of(p);
+      const Tensor pixels = decoded(bytes, p);
+      p.height = pixels.shape()[0], p.width = pixels.shape()[1];
+      p.bytes = static_cast<int64_t>(bytes.size());
+      p.hash = fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    } catch (const Error& e) {
+      errors[static_cast<size_t>(i)] = e.what();
+    }
+    const std::lock_guard lock(mutex);
+    if (options.progress) options.progress(++done, count);
+  });
+  std::vector<CaptionedPicture> good;
+  std::vector<std::string> broken;
+  for (size_t i = 0; i < errors.size(); ++i)
+    if (errors[i].empty())
+      good.push_back(std::move(all.pictures[i]));
+    else
+      broken.push_back(errors[i]);
+  all.pictures = std::move(good);
+  require(!all.pictures.empty(), "data: no picture can be read; ", listed("files", broken));
+  if (!broken.empty())
+    all.warnings.push_back(listed("pictures that cannot be read left out", broken));
+}
+
+void check_captions(Captioned& all, const CaptionedOptions& options) {
+  std::vector<std::string> without;
+  for (const CaptionedPicture& p : all.pictures)
+    if (!p.captioned) without.push_back(p.name);
+  if (without.empty()) return;
+  require(!options.needs_captions, "data: ", listed("pictures have no caption", without),
+          "; --caption-prefix TEXT gives all of them one");
+  all.warnings.push_back(listed("pictures have no caption but the prefix", without));
+}
+
+}  // namespace
+
+Tensor decode(const CaptionedPicture& p) { return decoded(bytes_of(p), p); }
+
+Captioned open_captioned(const std::string& data, const CaptionedOptions& options) {
+  Captioned out;
+  for (const Part& part : parse_parts(data)) {
+    const size_t first = out.pictures.size();
+    source_of(part.path).list(part.path, options, out);
+    for (size_t i = first; i < out.pictures.size(); ++i) out.pictures[i].repeats = part.repeats;
+  }
+  check_captions(out, options);
+  examine(out, options);
+  return out;
+}
+
+std::string caption_text(std::string_view text, const std::string& name) {
+  constexpr std::string_view mark = "\xef\xbb\xbf";  // of UTF-8, that some editors write
+  if (text.starts_with(mark)) text.remove_prefix(mark.size());
+  require(valid_utf8(text), "data: the caption is no UTF-8  ", name);
+  std::string out;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    if (!space)
+      out += c;
+    else if (!out.empty() && out.back() != ' ')
+      out += ' ';
+  }
+  if (out.ends_with(' ')) out.pop_back();
+  return out;
+}
+
+std::string caption_in_json(std::string_view json, const std::string& subject) {
+  const auto j = parse_json(json);
+  require(j.is_object(), "data: must be a JSON object  ", subject);
+  for (const char* name : {"text", "caption"})
+    if (const auto it = j.find(name); it != j.end()) {
+      require(it->is_string(), "data: '", name, "' must be a text  ", subject);
+      return it->get<std::string>();
+    }
+  fail("data: must have a text 'text' or 'caption'  ", subject);
+}
+
+}  // namespace ebb::train

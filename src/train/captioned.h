@@ -1,0 +1,67 @@
+// Pictures with captions, in folders and in tar shards: what text to image is trained on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+#include "io/file.h"
+
+namespace ebb::train {
+
+struct CaptionedPicture {
+  std::string file;               // with its bytes
+  int64_t offset = 0, size = -1;  // of them; -1: all of the file
+  std::string name;               // for people: the file, or "shard.tar: a.jpg"
+  std::string caption;
+  bool captioned = false;
+  int64_t repeats = 1;  // in an epoch
+  // Of the upright picture, and of its bytes: known when it was decoded once.
+  int64_t height = 0, width = 0;
+  uint64_t hash = 0;
+  int64_t bytes = 0;
+};
+
+// u8 [H,W,3]. Throws Error, naming the picture.
+Tensor decode(const CaptionedPicture& picture);
+
+struct CaptionedOptions {
+  bool needs_captions = true;  // a picture without a caption is an Error
+  int64_t threads = 0;         // that decode; 0: all that this process may use
+  // Called before every file that is looked at, from any thread; may throw.
+  std::function<void()> between = {};
+  std::function<void(int64_t done, int64_t all)> progress = {};  // of decoding, likewise
+};
+
+struct Captioned {
+  std::vector<CaptionedPicture> pictures;  // in an order that depends on names alone
+  std::vector<std::string> warnings;       // what was left out and why: a line each
+};
+
+// Where pictures and captions lie. src/train/sources/<s>.cpp defines
+// `const CaptionedSource& ebb::train::sources::<s>()`.
+struct CaptionedSource {
+  std::string_view help;  // "a folder of pictures with captions beside them"
+  bool (*takes)(const std::string& path) = nullptr;
+  bool general = false;  // others that take a path come before it
+  // Adds the pictures, with their captions, and warnings. Throws Error.
+  void (*list)(const std::string& path, const CaptionedOptions& options, Captioned& out) = nullptr;
+};
+const std::vector<const CaptionedSource*>& captioned_sources();
+
+// Pictures of "photos:10;styles;shards.tar": paths, each perhaps with how often its pictures come
+// in an epoch. Every picture is decoded once: those that are broken are left out with a warning.
+// Throws Error.
+Captioned open_captioned(const std::string& data, const CaptionedOptions& options = {});
+
+// ---- for sources ---------------------------------------------------------------------------
+
+// One line of it, without space around; line breaks become spaces. Throws Error unless it is UTF-8.
+std::string caption_text(std::string_view text, const std::string& name);
+// The member `text` or `caption` of a JSON object. Throws Error, naming `subject`, for other JSON.
+std::string caption_in_json(std::string_view json, const std::string& subject);
+
+}  // namespace ebb::train

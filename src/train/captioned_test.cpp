@@ -1,0 +1,100 @@
+#include "train/captioned.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "io/image.h"
+#include "support/files.h"
+#include "support/tar.h"
+
+namespace ebb::train {
+namespace {
+
+using namespace ebb::testing;
+
+std::string png(int64_t height, int64_t width) {
+  const auto bytes = io::encode_png(Tensor(DType::u8, {height, width, 3}));
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string fault(const std::string& data, const CaptionedOptions& options = {}) {
+  try {
+    open_captioned(data, options);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(open_captioned, folder__has_captions_beside_pictures_and_in_metadata) {
+  const Folder folder;
+  put_file(folder / "b.png", png(10, 20));
+  put_file(folder / "b.txt", "  a red\n apple \n");
+  std::filesystem::create_directory(folder / "deeper");
+  put_file(folder / "deeper/a.png", png(5, 7));
+  put_file(folder / "deeper/metadata.jsonl",
+           "{\"file_name\": \"a.png\", \"text\": \"a pear\"}\n\n");
+  const Captioned c = open_captioned(folder.path() + ":3");
+  ASSERT_EQ(c.pictures.size(), 2u);
+  EXPECT_EQ(c.pictures[0].caption, "a red apple");
+  EXPECT_EQ(c.pictures[0].width, 20);
+  EXPECT_EQ(c.pictures[0].height, 10);
+  EXPECT_EQ(c.pictures[1].caption, "a pear");
+  EXPECT_EQ(c.pictures[1].repeats, 3);
+  EXPECT_TRUE(c.warnings.empty());
+}
+
+TEST(open_captioned, shards__have_captions_in_txt_or_json) {
+  const Folder folder;
+  put_file(folder / "0.tar", tar_of({{"x/1.png", png(4, 4)},
+                                     {"x/1.txt", "one"},
+                                     {"x/2.json", "{\"caption\": \"two\", \"n\": [1]}"},
+                                     {"x/2.png", png(6, 4)},
+                                     {"x/3.txt", "nothing"}}));
+  for (const std::string& data : {folder / "0.tar", folder.path()}) {
+    const Captioned c = open_captioned(data);
+    ASSERT_EQ(c.pictures.size(), 2u);
+    EXPECT_EQ(c.pictures[0].caption, "one");
+    EXPECT_EQ(c.pictures[1].caption, "two");
+    EXPECT_EQ(decode(c.pictures[1]).shape(), (Shape{6, 4, 3}));
+    ASSERT_EQ(c.warnings.size(), 1u);
+    EXPECT_NE(c.warnings[0].find("1 samples without a picture"), std::string::npos);
+  }
+}
+
+TEST(open_captioned, missing_captions__are_one_error_or_the_prefix) {
+  const Folder folder;
+  put_file(folder / "a.png", png(4, 4));
+  EXPECT_NE(fault(folder.path()).find("1 pictures have no caption"), std::string::npos);
+  EXPECT_EQ(open_captioned(folder.path(), {.needs_captions = false}).warnings.size(), 1u);
+}
+
+TEST(open_captioned, broken_pictures__are_left_out_with_their_names) {
+  const Folder folder;
+  put_file(folder / "a.png", png(4, 4));
+  put_file(folder / "b.png", "no picture");
+  const CaptionedOptions o{.needs_captions = false};
+  const Captioned c = open_captioned(folder.path(), o);
+  EXPECT_EQ(c.pictures.size(), 1u);
+  EXPECT_NE(c.warnings.back().find("b.png"), std::string::npos);
+}
+
+TEST(open_captioned, data_that_cannot_be__names_the_file_and_rule) {
+  const Folder folder;
+  EXPECT_NE(fault(folder / "none").find("no such file or folder"), std::string::npos);
+  EXPECT_NE(fault(folder / "none:0").find("repeats must be"), std::string::npos);
+  EXPECT_NE(fault(folder.path()).find("found no PNG"), std::string::npos);
+  put_file(folder / "a.png", png(4, 4));
+  put_file(folder / "a.txt", "\xff");
+  EXPECT_NE(fault(folder.path()).find("no UTF-8"), std::string::npos);
+  put_file(folder / "a.txt", "a");
+  put_file(folder / "metadata.jsonl", "{\"file_name\": \"a.png\", \"text\": \"b\"}");
+  EXPECT_NE(fault(folder.path()).find("and in"), std::string::npos);
+  put_file(folder / "metadata.jsonl", "{\"file_name\": \"z.png\", \"text\": \"b\"}");
+  EXPECT_NE(fault(folder.path()).find("metadata.jsonl:1"), std::string::npos);
+  EXPECT_NE(fault(folder.path() + ";" + folder.path()).find("named twice"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ebb::train

@@ -1,0 +1,123 @@
+// A folder of pictures: the caption of a.jpg is a.txt, or the text of its line in a metadata.jsonl
+// of its folder, {"file_name": "a.jpg", "text": "..."}.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/parse_json.h"
+#include "train/captioned.h"
+#include "train/many_files.h"
+
+namespace ebb::train::sources {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view metadata_name = "metadata.jsonl";
+constexpr int64_t caption_limit = 1 << 16, metadata_limit = int64_t{1} << 30;
+
+bool takes(const std::string& path) { return fs::is_directory(path); }
+
+struct Files {
+  std::vector<std::string> pictures, metadata, others;
+};
+
+Files files_below(const std::string& root, const CaptionedOptions& options) {
+  Files out;
+  std::error_code error;
+  fs::recursive_directory_iterator it(root, fs::directory_options::follow_directory_symlink, error);
+  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    if (options.between) options.between();
+    const std::string path = it->path().string(), name = it->path().filename().string();
+    require(it.depth() < 32, "data: folders are nested too deeply (a link to itself?)  ", path);
+    std::error_code ignored;
+    if (name.starts_with('.')) {
+      if (it->is_directory(ignored)) it.disable_recursion_pending();
+    } else if (it->is_regular_file(ignored)) {
+      if (is_picture_name(name))
+        out.pictures.push_back(path);
+      else
+        (name == metadata_name ? out.metadata : out.others).push_back(path);
+    }
+  }
+  require(!error, "data: cannot list (", error.message(), ")  ", root);
+  for (auto* list : {&out.pictures, &out.metadata, &out.others}) std::ranges::sort(*list);
+  return out;
+}
+
+// By the path of the picture.
+using Captions = std::map<std::string, std::string>;
+
+std::string member(const nlohmann::json& object, const char* name, const std::string& line) {
+  const auto it = object.find(name);
+  require(it != object.end() && it->is_string(), "data: must have the text '", name, "'  ", line);
+  return it->get<std::string>();
+}
+
+void read_metadata(const std::string& file, Captions& out) {
+  std::istringstream lines(io::read_whole_file(file, "data", metadata_limit));
+  int64_t number = 0;
+  for (std::string text; std::getline(lines, text);) {
+    const std::string line = str(file, ':', ++number);
+    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const auto j = parse_json(text);
+    require(j.is_object(), "data: must be a JSON object  ", line);
+    const fs::path picture = fs::path(file).parent_path() / member(j, "file_name", line);
+    require(fs::exists(picture), "data: there is no picture '", member(j, "file_name", line), "'  ",
+            line);
+    const std::string path = picture.lexically_normal().string();
+    require(out.emplace(path, caption_text(member(j, "text", line), line)).second,
+            "data: the picture has a caption already  ", line);
+  }
+}
+
+void list(const std::string& root, const CaptionedOptions& options, Captioned& out) {
+  Files files = files_below(root, options);
+  require(!files.pictures.empty(), "data: found no PNG, JPEG or WebP pictures (",
+          files.others.size(), " other files)  ", root);
+  Captions captions;
+  for (const std::string& file : files.metadata) read_metadata(file, captions);
+  for (const std::string& picture : files.pictures) {
+    CaptionedPicture p{.file = picture, .name = picture, .caption = {}};
+    const std::string text = fs::path(picture).replace_extension(".txt").string();
+    const auto said = captions.find(fs::path(picture).lexically_normal().string());
+    const auto beside = std::ranges::lower_bound(files.others, text);
+    const bool has_text = beside != files.others.end() && *beside == text;
+    require(!has_text || said == captions.end(), "data: has a caption in ", metadata_name,
+            " and in ", text, "  ", picture);
+    if (has_text) p.caption = caption_text(io::read_whole_file(text, "data", caption_limit), text);
+    if (said != captions.end()) p.caption = said->second;
+    p.captioned = has_text || said != captions.end();
+    out.pictures.push_back(std::move(p));
+  }
+  std::vector<std::string> lost;
+  for (const std::string& file : files.others) {
+    const bool is_text = file.ends_with(".txt");
+    const bool used =
+        is_text &&
+        std::ranges::any_of(std::array{".png", ".jpg", ".jpeg", ".webp"}, [&](const char* end) {
+          return std::ranges::binary_search(files.pictures,
+                                            fs::path(file).replace_extension(end).string());
+        });
+    if (!used) lost.push_back(fs::path(file).lexically_relative(root).string());
+  }
+  if (!lost.empty())
+    out.warnings.push_back(listed("files left out that are neither pictures nor captions", lost) +
+                           "  " + root);
+}
+
+}  // namespace
+
+const CaptionedSource& folder() {
+  static const CaptionedSource s{
+      .help = "a folder of pictures, with captions in .txt files beside them or in metadata.jsonl",
+      .takes = takes,
+      .general = true,
+      .list = list};
+  return s;
+}
+
+}  // namespace ebb::train::sources

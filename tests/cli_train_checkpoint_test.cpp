@@ -1,0 +1,142 @@
+// `ebb train --model CHECKPOINT`: adapters and whole U-Nets of a small checkpoint.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "io/safetensors.h"
+#include "support/generate_program.h"
+
+namespace ebb::testing {
+namespace {
+
+class cli_train_checkpoint : public GenerateProgram {
+ protected:
+  // Three pictures of two ratios, with captions.
+  std::string data() const {
+    const std::string folder = folder_ / "data";
+    std::filesystem::create_directories(folder);
+    const Shape sizes[] = {{64, 64, 3}, {64, 64, 3}, {64, 96, 3}};
+    for (int i = 0; i < 3; ++i) {
+      Tensor picture(DType::u8, sizes[i]);
+      for (size_t k = 0; k < picture.span<uint8_t>().size(); ++k)
+        picture.span<uint8_t>()[k] = static_cast<uint8_t>(50 * i + static_cast<int>(k) % 150);
+      io::write_png(str(folder, "/", i, ".png"), picture);
+      put_file(str(folder, "/", i, ".txt"), str("a fox, number ", i, ", in snow"));
+    }
+    return folder;
+  }
+  std::string train(const std::string& out, const std::string& flags) const {
+    return str("train --device cpu --model ", whole(), " --data ", data(),
+               " --resolution 64 --bucket-min 32 --bucket-max 128 --bucket-step 32 --dtype f32 "
+               "--seed 5 --out ",
+               folder_ / out, " ", flags);
+  }
+  std::string model(const std::string& out, int step) const {
+    return folder_ / str(out, "/model-0000000", step, ".safetensors");
+  }
+  static void expect_same_tensors(const std::string& a, const std::string& b) {
+    const auto one = io::TensorFile::open(a), other = io::TensorFile::open(b);
+    ASSERT_EQ(one.entries().size(), other.entries().size());
+    for (const io::TensorEntry& e : one.entries()) {
+      const Tensor x = one.load(e), y = other.load(other.find(e.name));
+      ASSERT_EQ(x.type(), y.type()) << e.name;
+      EXPECT_EQ(std::memcmp(x.raw(), y.raw(), static_cast<size_t>(x.bytes())), 0) << e.name;
+    }
+  }
+};
+
+constexpr const char* adapter = "--adapter lora --rank 4 --alpha 4 --lr 0.01 --flip ";
+
+TEST_F(cli_train_checkpoint, adapter_that_is_stopped_and_goes_on__has_the_same_bits) {
+  const std::string flags = str(adapter, "--shuffle-tags --caption-dropout 0.3 --batch 2 ");
+  const Output once = run_program(train("once", flags + "--steps 4"));
+  ASSERT_EQ(once.code, 0) << once.text;
+  ASSERT_EQ(run_program(train("twice", flags + "--steps 2 --threads 2")).code, 0);
+  const Output on =
+      run_program(str("train --resume --steps 4 --threads 1 --out ", folder_ / "twice"));
+  ASSERT_EQ(on.code, 0) << on.text;
+  expect_same_tensors(model("once", 4), model("twice", 4));
+  expect_same_tensors(folder_ / "once/state-00000004.safetensors",
+                      folder_ / "twice/state-00000004.safetensors");
+}
+
+TEST_F(cli_train_checkpoint, adapter_in_a_picture__is_that_of_merged_weights) {
+  ASSERT_EQ(run_program(train("run", str(adapter, "--steps 3 --save-dtype f32"))).code, 0);
+  const std::string merged = folder_ / "merged.safetensors", lora = model("run", 3);
+  ASSERT_EQ(run_program(str("convert ", whole(), " ", merged, " --lora ", lora)).code, 0);
+  const std::string flags = " --prompt fox --steps 2 --size 64 --dtype f32 --seed 3 --out ";
+  const auto picture = [&](const std::string& name, const std::string& from) {
+    const Output out = run_program(str("generate --device cpu --model ", from, flags, png(name)));
+    EXPECT_EQ(out.code, 0) << out.text;
+    return io::read_image(png(name));
+  };
+  const Tensor a = picture("a", str(whole(), " --lora ", lora)), b = picture("b", merged);
+  const Tensor plain = picture("c", whole());
+  const auto same = [](const Tensor& x, const Tensor& y) {
+    return std::ranges::equal(x.span<uint8_t>(), y.span<uint8_t>());
+  };
+  EXPECT_TRUE(same(a, b));
+  EXPECT_FALSE(same(a, plain));
+}
+
+TEST_F(cli_train_checkpoint, adapters_file__has_kohyas_or_pefts_names) {
+  ASSERT_EQ(run_program(train("k", str(adapter, "--steps 1"))).code, 0);
+  const auto kohya = io::TensorFile::open(model("k", 1));
+  const std::string layer = "down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q";
+  for (const char* end : {".lora_down.weight", ".lora_up.weight", ".alpha"})
+    EXPECT_TRUE(kohya.contains(str("lora_unet_", layer, end))) << end;
+  EXPECT_EQ(kohya.metadata().at("ss_network_dim"), "4");
+  EXPECT_EQ(kohya.metadata().at("ss_num_train_images"), "3");
+  ASSERT_EQ(
+      run_program(train("p", str(adapter, "--steps 1 --names peft --targets to_q,to_v"))).code, 0);
+  const auto peft = io::TensorFile::open(model("p", 1));
+  EXPECT_TRUE(peft.contains(
+      "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q.lora_A.weight"));
+  EXPECT_FALSE(peft.contains(
+      "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_k.lora_A.weight"));
+}
+
+TEST_F(cli_train_checkpoint, whole_network__is_written_with_all_components) {
+  const Output out =
+      run_program(train("run",
+                        "--steps 2 --accumulation 2 --batch 2 --noise-offset 0.1 --save-dtype f32 "
+                        "--weighting min_snr"));
+  ASSERT_EQ(out.code, 0) << out.text;
+  const auto before = io::TensorFile::open(whole()), after = io::TensorFile::open(model("run", 2));
+  EXPECT_EQ(before.entries().size(), after.entries().size());
+  int64_t changed = 0;
+  for (const io::TensorEntry& e : before.entries()) {
+    const Tensor x = before.load(e), y = after.load(after.find(e.name));
+    const bool same = std::ranges::equal(x.span<float>(), y.span<float>());
+    changed += !same;
+    EXPECT_TRUE(same || e.name.starts_with("model.diffusion_model.")) << e.name;
+  }
+  EXPECT_GT(changed, 50);
+  const Output picture = run_program(str("generate --device cpu --model ", model("run", 2),
+                                         " --prompt fox --steps 1 --size 64 --out ", png()));
+  EXPECT_EQ(picture.code, 0) << picture.text;
+}
+
+TEST_F(cli_train_checkpoint, mistakes__are_one_error_and_leave_nothing) {
+  const auto line = [&](const std::string& flags) { return error_line(train("run", flags)); };
+  EXPECT_NE(line("--steps 1 --adapter lorra").find("unknown kind 'lorra'"), std::string::npos);
+  EXPECT_NE(line("--steps 1 --adapter lora --targets none").find("no layer of the U-Net"),
+            std::string::npos);
+  EXPECT_NE(line("--steps 1 --rank 4").find("are an adapter's"), std::string::npos);
+  EXPECT_NE(line("--steps 1 --size 64").find("unknown argument '--size'"), std::string::npos);
+  EXPECT_NE(line("--steps 1 --keep-tags 2").find("is for shuffle_tags"), std::string::npos);
+}
+
+TEST_F(cli_train_checkpoint, run_that_goes_on_with_another_adapter__is_refused) {
+  ASSERT_EQ(run_program(train("run", str(adapter, "--steps 1"))).code, 0);
+  const std::string resume = str("train --resume --steps 2 --out ", folder_ / "run", " ");
+  EXPECT_NE(error_line(resume + "--rank 8").find("the run's rank is 4 and stays"),
+            std::string::npos);
+  EXPECT_NE(error_line(resume + "--precond v").find("the run's diffusion stays"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace ebb::testing
