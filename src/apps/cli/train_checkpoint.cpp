@@ -1,7 +1,6 @@
 #include "apps/cli/train_checkpoint.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -9,13 +8,13 @@
 #include "apps/cli/command.h"
 #include "apps/cli/ranks.h"
 #include "apps/cli/terminal.h"
+#include "apps/cli/train_run.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "diffusion/solver/run.h"
 #include "pipeline/finetune.h"
 #include "pipeline/finetune_metadata.h"
-#include "pipeline/report.h"
 #include "train/run_folder.h"
 #include "train/stop.h"
 
@@ -131,18 +130,7 @@ int run(Options& o) {
   int signal = 0;
   const std::unique_ptr<Finetune> finetune = prepared(o, context, signal);
   if (!finetune) return signal_exit + signal;
-  const auto start = std::chrono::steady_clock::now();
-  const train::TrainResult r = train::train(finetune->job(), context);
-  say_warnings(write_report(c.out));
-  const bool interrupted = r.why == train::TrainResult::Stop::signal;
-  if (o.json)
-    print_json({{"steps", r.step},
-                {"loss", r.loss},
-                {"seconds",
-                 std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()},
-                {"checkpoint", r.checkpoint},
-                {"interrupted", interrupted}});
-  return interrupted ? signal_exit + r.signal : 0;
+  return run_training(finetune->job(), context, o.json);
 }
 
 bool resumes(const std::vector<std::string>& words) {

@@ -1,6 +1,5 @@
 // ebb train: a model from images.
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "apps/cli/terminal.h"
 #include "apps/cli/train_checkpoint.h"
 #include "apps/cli/train_data.h"
+#include "apps/cli/train_run.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -18,7 +18,6 @@
 #include "io/file.h"
 #include "io/image.h"
 #include "pipeline/pipeline.h"
-#include "pipeline/report.h"
 #include "train/augment.h"
 #include "train/loop.h"
 #include "train/run_folder.h"
@@ -416,21 +415,7 @@ int run_rank(Options& o) {
   o.data_text = data->text;
   o.class_names = data->class_names;
   fit_network(o, *data->images.training);
-  const auto start = std::chrono::steady_clock::now();
-  const train::TrainResult r = train::train(make_job(o, data->images, context), context);
-  if (!is_quiet()) say_warnings(write_report(o.train.out));
-  const bool interrupted = r.why == train::TrainResult::Stop::signal;
-  if (tells_json) {
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const nlohmann::ordered_json j = {{"steps", r.step},
-                                      {"loss", r.loss},
-                                      {"seconds", seconds},
-                                      {"checkpoint", r.checkpoint},
-                                      {"interrupted", interrupted}};
-    print_json(j);
-  }
-  return interrupted ? signal_exit + r.signal : 0;
+  return run_training(make_job(o, data->images, context), context, tells_json);
 }
 
 int run(Options& o) {
