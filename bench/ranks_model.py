@@ -8,10 +8,10 @@ it predicts for more of them.
 
 t(1) is the step on one GPU; U the update of weights, moments and average, which ranks that keep
 parts (s = 1) divide: nine passes over the weights' f32 bytes P at the bandwidth of device memory;
-V(R) what a rank sends (docs/many-gpus.md, What is split); B what of it goes through in a second
-without being hidden, and L what collectives cost besides. B and L are fitted by least squares of
-relative errors. Between hosts B is reduced to the link's share where that is slower. Prints the
-fit, its errors, and the predictions, as tables in Markdown.
+V(R) what a rank sends (docs/many-gpus.md, What is split); B how much of it a second of exchange
+that nothing hides would move, and L what collectives cost besides. B and L are fitted by least
+squares of relative errors. Between hosts a GPU has HOST_LINK / B of the bandwidth, if that is less.
+Prints the fit, its errors, and the predictions, as tables in Markdown.
 """
 
 import argparse
@@ -21,20 +21,26 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MEMORY = 4.0e12  # bytes a second of an H200, as copies reach
-NVLINK = 330e9   # bytes a second of an all-reduce through NCCL in a host (bus bandwidth)
-HOST_LINK = 45e9  # of a GPU to other hosts: 400 Gb/s, nine tenths of it
-HOST = 8  # GPUs
+HOST = 8         # GPUs of a host
+HOST_LINK = HOST * 45e9  # bytes a second between hosts: 400 Gb/s a GPU, nine tenths of it
 # Weights in millions, and milliseconds of a step on one H200 for the networks that were not
-# trained: three evaluations' time. SDXL: 4 images of 1024x1024, an evaluation of 2 takes 27.2 ms
-# (bench/results/h200.md); FLUX.1: one image of 1024x1024, 4 + 8 of its 57 blocks take 28.7 ms
-# (docs/python.md).
-NETWORKS = {"unet64": (22.08, None), "adm64": (295.9, None), "dit_xl2": (674.8, None),
+# trained: three evaluations' time, to which the update comes. SDXL: 4 images of 1024x1024, an
+# evaluation of 2 takes 27.2 ms (bench/results/h200.md); FLUX.1: one image of 1024x1024, 4 + 8 of
+# its 57 blocks take 28.7 ms (docs/python.md).
+NETWORKS = {"adm64": (295.9, None), "dit_xl2": (674.8, None),
             "SDXL, 4 images": (2567, 3 * 2 * 27.2), "FLUX.1, 1 image": (11900, 3 * 28.7 * 57 / 12)}
 SIDES = {"none": (2, 0), "optimizer": (1.5, 1), "weights": (2, 1)}  # V over P (R-1)/R; s
 
 
+MILLIONS = {name: millions for name, (millions, _) in NETWORKS.items()} | {"unet64": 22.08}
+
+
 def weights_bytes(network):
-    return NETWORKS[network][0] * 1e6 * 4
+    return MILLIONS[network] * 1e6 * 4
+
+
+def update(network):
+    return 9 * weights_bytes(network) / MEMORY
 
 
 def sent(network, side, ranks):
@@ -43,7 +49,7 @@ def sent(network, side, ranks):
 
 def saved(network, side, ranks):
     """Seconds of the update that other ranks make."""
-    return SIDES[side][1] * 9 * weights_bytes(network) / MEMORY * (1 - 1 / ranks)
+    return SIDES[side][1] * update(network) * (1 - 1 / ranks)
 
 
 def measured():
@@ -70,9 +76,9 @@ def fit(points):
 
 
 def step(network, side, ranks, one, per_byte, latency):
-    # Between hosts a byte takes longer by how much slower than NVLink a host's links are together.
-    slower = 1 if ranks <= HOST else max(1, NVLINK / (HOST_LINK * HOST))
-    return (one - saved(network, side, ranks) + sent(network, side, ranks) * per_byte * slower +
+    if ranks > HOST:
+        per_byte = max(per_byte, 1 / HOST_LINK)
+    return (one - saved(network, side, ranks) + sent(network, side, ranks) * per_byte +
             latency * math.log2(ranks))
 
 
@@ -90,7 +96,7 @@ def main():
     print("\n| network | one GPU, ms | `--shard` | 8 GPUs | 64 | 1024 |\n|---|---|---|---|---|---|")
     for network, (_, guess) in NETWORKS.items():
         ones = [one for name, _, _, one, _ in points if name == network]
-        one = guess / 1e3 if guess else sum(ones) / len(ones)
+        one = guess / 1e3 + update(network) if guess else sum(ones) / len(ones)
         side = "weights" if network.startswith("FLUX") else "optimizer"
         cells = [step(network, side, n, one, per_byte, latency) for n in (8, 64, 1024)]
         print(f"| {network} | {1e3 * one:.1f} | {side} | " +

@@ -87,6 +87,11 @@ TEST_F(Ranks, a_link_that_fails_while_all_wait__ends_them_with_its_words) {
                str(R"(toy: the cable is out  on rank )", rank, R"( \(host \S+, pid \d+\))"));
 }
 
+TEST_F(Ranks, one_that_is_killed_and_breaks_the_links_of_others__is_named) {
+  expect_end("copies=3 kill_with_link rank=2",
+             R"(ranks: rank 2 \(host \S+, pid \d+\) ended without a word \(step 3.*\))");
+}
+
 TEST_F(Ranks, an_error_of_one__is_said_once_with_its_name) {
   expect_end("copies=3 fail rank=2",
              R"(toy: must be right \(1, not 2\)  on rank 2 \(host \S+, pid \d+\))");

@@ -116,7 +116,7 @@ void Control::fail(std::string_view error) {
 }
 
 void Control::watch_link(std::function<std::string()> fault) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(link_mutex_);
   link_fault_ = std::move(fault);
 }
 
@@ -174,21 +174,26 @@ bool Control::beat_due() {
 }
 
 Control::Wishes Control::take_wishes() {
-  std::function<std::string()> link_fault;
   Wishes out;
   {
     const std::lock_guard lock(mutex_);
     out = std::exchange(wishes_, {});
-    if (out.error) link_fault_ = {};  // which may follow from it
-    if (now_ >= link_at_) link_fault = link_fault_;
   }
-  if (!link_fault) return out;
-  link_at_ = now_ + limits_.beat;
-  if (std::string fault = link_fault(); !fault.empty()) {
-    out.error = fault.substr(0, most_text);
-    watch_link({});
-  }
+  if (out.error) watch_link({});  // what it says may follow from that
+  if (std::optional<std::string> fault = fault_of_link()) out.error = std::move(fault);
   return out;
+}
+
+std::optional<std::string> Control::fault_of_link() {
+  if (now_ < link_at_) return {};
+  link_at_ = now_ + limits_.beat;
+  const std::lock_guard lock(link_mutex_);
+  const std::string fault = link_fault_ ? link_fault_() : "";
+  if (fault.empty()) return {};
+  if (!broken_since_) broken_since_ = now_.load();
+  if (now_ - *broken_since_ < limits_.settle) return {};
+  link_fault_ = {};
+  return fault.substr(0, most_text);
 }
 
 void Control::deliver(std::vector<std::string> texts) {

@@ -27,7 +27,8 @@ class Control {
   void report(int64_t step, Phase phase);
   [[noreturn]] void fail(std::string_view error);
   // Asked every beat by the thread: what it gives, unless it is "", ends all ranks as an error
-  // here.
+  // here, after `settle`: a rank that dies breaks its links, and is named first. Replaces the one
+  // before, which is not asked any more when this returns.
   void watch_link(std::function<std::string()> fault);
   // How the group ends; returns when the others know. Once.
   enum class Leaving : uint8_t { in_order, with_an_error };
@@ -60,6 +61,7 @@ class Control {
 
  private:
   void loop();
+  std::optional<std::string> fault_of_link();  // if it is time to ask, and to tell
   void wait();
   void advance_clock();
   void wake() const;
@@ -68,7 +70,6 @@ class Control {
   std::condition_variable changed_;
   // under the mutex
   Wishes wishes_;
-  std::function<std::string()> link_fault_;
   std::deque<std::vector<std::string>> gathered_;
   std::string no_gathers_;  // why none comes any more
   int64_t step_ = 0;
@@ -76,8 +77,11 @@ class Control {
   double phase_began_ = 0;
   std::array<double, phases> longest_{};
   std::array<bool, phases> seen_{};  // a first one was finished
+  std::mutex link_mutex_;            // held while the link is asked
+  std::function<std::string()> link_fault_;
   // of the thread
   std::atomic<double> now_ = 0;
+  std::optional<double> broken_since_;  // the link
   double beat_at_ = 0, link_at_ = 0;
   std::chrono::steady_clock::time_point clock_;
   Socket wake_;  // an event descriptor

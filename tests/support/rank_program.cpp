@@ -119,6 +119,13 @@ const std::map<std::string, Scenario> scenarios = {
          block();  // in a collective, for ever
        });
      }},
+    {"kill_with_link",
+     [](TcpGroup& g, const Words&, bool chosen) {
+       work(g, [&] {
+         if (chosen) std::raise(SIGKILL);
+         g.watch_link([] { return std::string("toy: the other end is gone"); });
+       });
+     }},
     {"hang_all",
      [](TcpGroup& g, const Words& w, bool) {
        g.report(0, Phase::step);  // the first one is slow

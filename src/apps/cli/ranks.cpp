@@ -87,10 +87,12 @@ Context open_device(CommonOptions o, ranks::TcpGroup* group) {
   if (is_quiet()) c.log = [](std::string_view) {};
   group->report(0, ranks::Phase::join);
   c.device->join(*group);
-  group->watch_link([device = std::weak_ptr(c.device)] {
-    const auto there = device.lock();
-    return there && there->communicator() ? there->communicator()->fault() : std::string();
-  });
+  group->watch_link([device = c.device.get()] { return device->communicator()->fault(); });
+  // Whoever gives the device up last, the link is not asked any more then.
+  c.device = {c.device.get(), [group, owner = c.device](Device*) mutable {
+                group->watch_link({});
+                owner.reset();
+              }};
   group->report(0, ranks::Phase::start);
   return c;
 }
