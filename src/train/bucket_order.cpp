@@ -21,6 +21,11 @@ BucketOrder::BucketOrder(const std::vector<Item>& pictures, int64_t batch, uint6
     : batch_(batch), seed_(seed) {
   require(!pictures.empty() && batch > 0, "buckets: need pictures and batches (", pictures.size(),
           ", ", batch, ")");
+  constexpr int64_t most = int64_t{1} << 24;  // 128 MB
+  int64_t epoch = 0;
+  for (const Item& p : pictures) epoch += p.repeats;
+  require(epoch <= most, "data: an epoch must have at most ", most, " pictures, repeats counted (",
+          epoch, ")");
   std::map<PictureSize, std::vector<int64_t>> all;
   for (size_t i = 0; i < pictures.size(); ++i)
     all[pictures[i].bucket].insert(all[pictures[i].bucket].end(),

@@ -70,9 +70,12 @@ void check(const BucketOptions& o) {
           "resolution: must be a multiple of 8, at least bucket_step (", o.step, ") and at most ",
           largest, " (", o.resolution, ")");
   if (!o.buckets) return;
-  require(o.min >= o.step && o.min <= o.max && o.max <= largest,
-          "bucket_min: must be at least bucket_step (", o.step, ") and at most bucket_max (", o.max,
-          ", itself at most ", largest, ") (", o.min, ")");
+  require(o.min >= o.step && o.min % o.step == 0 && o.max % o.step == 0 && o.max <= largest,
+          "bucket_min, bucket_max: must be multiples of bucket_step (", o.step, "), at most ",
+          largest, " (", o.min, ", ", o.max, ")");
+  require(o.min <= o.resolution && o.resolution <= o.max,
+          "resolution: must be between bucket_min (", o.min, ") and bucket_max (", o.max, ") (",
+          o.resolution, ")");
 }
 
 std::vector<PictureSize> bucket_sizes(const BucketOptions& o) {

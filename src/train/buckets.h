@@ -18,7 +18,7 @@ struct PictureSize {
 struct BucketOptions {
   int64_t resolution = 512;  // buckets have at most the pixels of a square of this side
   bool buckets = true;       // false: all pictures are cropped to that square
-  int64_t step = 64;         // sides are multiples of it
+  int64_t step = 64;         // sides of buckets are multiples of it
   int64_t min = 256, max = 1024;
   bool no_upscale = false;  // the largest size that the picture fills, however small
 };

@@ -47,7 +47,9 @@ std::vector<Part> parse_parts(std::string_view data) {
     require(end > at, "data: one of several paths is empty  ", data);
     out.push_back(parse_part(data.substr(at, end - at)));
     const std::string& path = out.back().path;
-    require(paths.insert(path).second, "data: is named twice; ", path,
+    std::error_code none;
+    const auto place = std::filesystem::weakly_canonical(path, none);
+    require(paths.insert(none ? path : place.string()).second, "data: is named twice; ", path,
             ":N trains on it N times an epoch  ", data);
     at = end + 1;
   }
@@ -119,6 +121,13 @@ void check_captions(Captioned& all, const CaptionedOptions& options) {
   all.warnings.push_back(listed("pictures have no caption but the prefix", without));
 }
 
+void tell_empty(Captioned& all) {
+  std::vector<std::string> empty;
+  for (const CaptionedPicture& p : all.pictures)
+    if (p.captioned && p.caption.empty()) empty.push_back(p.name);
+  if (!empty.empty()) all.warnings.push_back(listed("pictures have an empty caption", empty));
+}
+
 }  // namespace
 
 Tensor decode(const CaptionedPicture& p) { return decoded(bytes_of(p), p); }
@@ -131,6 +140,7 @@ Captioned open_captioned(const std::string& data, const CaptionedOptions& option
     for (size_t i = first; i < out.pictures.size(); ++i) out.pictures[i].repeats = part.repeats;
   }
   check_captions(out, options);
+  tell_empty(out);
   examine(out, options);
   return out;
 }

@@ -63,6 +63,35 @@ TEST(open_captioned, shards__have_captions_in_txt_or_json) {
   }
 }
 
+TEST(open_captioned, shards__have_the_picture_that_is_named_as_the_sample) {
+  const Folder folder;
+  const std::string shard = folder / "0.tar";
+  put_file(shard, tar_of({{"1.canny.png", png(9, 9)}, {"1.png", png(4, 4)}, {"1.txt", "one"}}));
+  EXPECT_EQ(open_captioned(shard).pictures[0].height, 4);
+  put_file(shard, tar_of({{"1.jpg", png(9, 9)}, {"1.png", png(4, 4)}, {"1.txt", "one"}}));
+  EXPECT_NE(fault(shard).find("several pictures ('1')"), std::string::npos);
+  put_file(folder / "a.png", png(4, 4));
+  EXPECT_NE(fault(folder.path()).find("has shards, and pictures besides ('a.png')"),
+            std::string::npos);
+}
+
+TEST(open_captioned, captions__belong_to_pictures_of_the_folder) {
+  const Folder folder;
+  put_file(folder / "A.PNG", png(4, 4));
+  put_file(folder / "A.txt", "");
+  std::filesystem::create_symlink("nowhere", folder / "gone.png");
+  const Captioned c = open_captioned(folder.path());
+  ASSERT_EQ(c.warnings.size(), 2u);
+  EXPECT_NE(c.warnings[0].find("gone.png"), std::string::npos);
+  EXPECT_NE(c.warnings[1].find("empty caption"), std::string::npos);
+  for (const char* name : {"../A.PNG", "", ".", "a.bmp"}) {
+    put_file(folder / "metadata.jsonl", str(R"({"file_name": ")", name, R"(", "text": "b"})"));
+    EXPECT_NE(fault(folder.path()).find("names no PNG"), std::string::npos) << name;
+  }
+  EXPECT_NE(fault(folder.path() + ";" + folder.path() + "/.").find("named twice"),
+            std::string::npos);
+}
+
 TEST(open_captioned, missing_captions__are_one_error_or_the_prefix) {
   const Folder folder;
   put_file(folder / "a.png", png(4, 4));

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "train/sample_order.h"
 
 namespace ebb::train {
@@ -40,6 +41,7 @@ std::string shuffled(const std::string& caption, int64_t keep, uint64_t seed, in
 void check(const CaptionOptions& o) {
   require(o.dropout >= 0 && o.dropout <= 1, "caption_dropout: must be from 0 to 1 (", o.dropout,
           ")");
+  require(valid_utf8(o.prefix), "caption_prefix: must be UTF-8");
   require(o.keep >= 0, "keep_tags: must not be negative (", o.keep, ")");
   require(o.keep == 0 || o.shuffle, "keep_tags: is for shuffle_tags (", o.keep, ")");
 }

@@ -1,9 +1,9 @@
 // A folder of pictures: the caption of a.jpg is a.txt, or the text of its line in a metadata.jsonl
 // of its folder, {"file_name": "a.jpg", "text": "..."}.
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "base/error.h"
@@ -41,6 +41,8 @@ Files files_below(const std::string& root, const CaptionedOptions& options) {
         out.pictures.push_back(path);
       else
         (name == metadata_name ? out.metadata : out.others).push_back(path);
+    } else if (it->is_symlink(ignored) && !it->exists(ignored)) {
+      out.others.push_back(path);  // a link to nothing
     }
   }
   require(!error, "data: cannot list (", error.message(), ")  ", root);
@@ -48,8 +50,10 @@ Files files_below(const std::string& root, const CaptionedOptions& options) {
   return out;
 }
 
-// By the path of the picture.
-using Captions = std::map<std::string, std::string>;
+struct Said {
+  std::string name, caption, line;  // file_name, text, "metadata.jsonl:3"
+};
+using Captions = std::map<std::string, Said>;  // by the path of the picture
 
 std::string member(const nlohmann::json& object, const char* name, const std::string& line) {
   const auto it = object.find(name);
@@ -65,12 +69,11 @@ void read_metadata(const std::string& file, Captions& out) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     const auto j = parse_json(text);
     require(j.is_object(), "data: must be a JSON object  ", line);
-    const fs::path picture = fs::path(file).parent_path() / member(j, "file_name", line);
-    require(fs::exists(picture), "data: there is no picture '", member(j, "file_name", line), "'  ",
+    const std::string name = member(j, "file_name", line);
+    const fs::path path = (fs::path(file).parent_path() / name).lexically_normal();
+    const Said said{name, caption_text(member(j, "text", line), line), line};
+    require(out.emplace(path.string(), said).second, "data: the picture has a caption already  ",
             line);
-    const std::string path = picture.lexically_normal().string();
-    require(out.emplace(path, caption_text(member(j, "text", line), line)).second,
-            "data: the picture has a caption already  ", line);
   }
 }
 
@@ -80,30 +83,26 @@ void list(const std::string& root, const CaptionedOptions& options, Captioned& o
           files.others.size(), " other files)  ", root);
   Captions captions;
   for (const std::string& file : files.metadata) read_metadata(file, captions);
+  std::set<std::string> used;  // of the texts
   for (const std::string& picture : files.pictures) {
     CaptionedPicture p{.file = picture, .name = picture, .caption = {}};
     const std::string text = fs::path(picture).replace_extension(".txt").string();
-    const auto said = captions.find(fs::path(picture).lexically_normal().string());
+    const auto said = captions.extract(fs::path(picture).lexically_normal().string());
     const auto beside = std::ranges::lower_bound(files.others, text);
     const bool has_text = beside != files.others.end() && *beside == text;
-    require(!has_text || said == captions.end(), "data: has a caption in ", metadata_name,
-            " and in ", text, "  ", picture);
+    require(!has_text || said.empty(), "data: has a caption in ", metadata_name, " and in ", text,
+            "  ", picture);
     if (has_text) p.caption = caption_text(io::read_whole_file(text, "data", caption_limit), text);
-    if (said != captions.end()) p.caption = said->second;
-    p.captioned = has_text || said != captions.end();
+    if (has_text) used.insert(text);
+    if (!said.empty()) p.caption = said.mapped().caption;
+    p.captioned = has_text || !said.empty();
     out.pictures.push_back(std::move(p));
   }
+  for (const auto& [path, said] : captions)
+    fail("data: names no PNG, JPEG or WebP picture of the folder ('", said.name, "')  ", said.line);
   std::vector<std::string> lost;
-  for (const std::string& file : files.others) {
-    const bool is_text = file.ends_with(".txt");
-    const bool used =
-        is_text &&
-        std::ranges::any_of(std::array{".png", ".jpg", ".jpeg", ".webp"}, [&](const char* end) {
-          return std::ranges::binary_search(files.pictures,
-                                            fs::path(file).replace_extension(end).string());
-        });
-    if (!used) lost.push_back(fs::path(file).lexically_relative(root).string());
-  }
+  for (const std::string& file : files.others)
+    if (!used.contains(file)) lost.push_back(fs::path(file).lexically_relative(root).string());
   if (!lost.empty())
     out.warnings.push_back(listed("files left out that are neither pictures nor captions", lost) +
                            "  " + root);

@@ -67,8 +67,13 @@ void list_shard(const std::string& path, const CaptionedOptions& options, Captio
   }
   size_t without = 0, before = out.pictures.size();
   for (const auto& [key, sample] : samples) {
-    const auto picture = std::ranges::find_if(
-        sample.members, [](const auto& m) { return is_picture_name(str("a.", m.first)); });
+    // 1.png, and not 1.canny.png
+    const auto is_picture = [](const auto& m) {
+      return m.first.find('.') == std::string::npos && is_picture_name(str("a.", m.first));
+    };
+    const auto picture = std::ranges::find_if(sample.members, is_picture);
+    require(std::ranges::count_if(sample.members, is_picture) <= 1,
+            "data: a sample has several pictures ('", key, "')  ", path);
     if (picture == sample.members.end()) {
       ++without;
       continue;
@@ -89,6 +94,12 @@ void list_shard(const std::string& path, const CaptionedOptions& options, Captio
 
 void list(const std::string& path, const CaptionedOptions& options, Captioned& out) {
   if (!fs::is_directory(path)) return list_shard(path, options, out);
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error))
+    require(!is_picture_name(it->path().filename().string()),
+            "data: has shards, and pictures besides ('",
+            it->path().lexically_relative(path).string(), "'); name the shards one by one  ", path);
   for (const std::string& shard : shards_in(path)) list_shard(shard, options, out);
 }
 
