@@ -124,6 +124,7 @@ class Reader {
     Block b;
     archive_.read(at_, b);
     if (std::ranges::all_of(b, [](uint8_t v) { return v == 0; })) return false;
+    if (at_ == 0 && b[0] == 0x1f && b[1] == 0x8b) failed("the archive is compressed by gzip");
     check_sum(b);
     const char type = static_cast<char>(b[type_field.at]);
     const bool extends = type == 'L' || type == 'x' || type == 'g' || type == 'K';

@@ -54,6 +54,8 @@ TEST(tar_members, damaged__say_what_and_where) {
   changed[3] ^= 1;
   EXPECT_NE(fault(changed).find("checksum of a member is wrong"), std::string::npos);
   EXPECT_NE(fault(changed).find("a.tar"), std::string::npos);
+  changed.replace(0, 2, "\x1f\x8b");
+  EXPECT_NE(fault(changed).find("compressed by gzip"), std::string::npos);
   EXPECT_NE(fault(tar_member("p", "9 path", 'x') + tar_end()).find("extended header is damaged"),
             std::string::npos);
 }
