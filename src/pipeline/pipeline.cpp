@@ -125,7 +125,7 @@ void Pipeline::with_room(size_t kept, const std::function<void()>& work) {
     } catch (const OutOfMemory&) {
       if (plans_.size() <= kept) throw;
       drop_oldest();
-      if (model_.weights) model_.weights->drop_unused();
+      if (model_.weights) model_.weights->drop_unused(*context_.device);
     }
   }
 }
@@ -201,7 +201,7 @@ void Pipeline::drop(const ResolvedRequest& r, const RunInputs& inputs) {
 
 void Pipeline::release() {
   for (CachedPlan& p : plans_) p.denoiser->release();
-  if (model_.weights) model_.weights->drop_unused();
+  if (model_.weights) model_.weights->drop_unused(*context_.device);
 }
 
 // ---- runs ----------------------------------------------------------------------------------
@@ -247,7 +247,8 @@ class Pipeline::PartEvaluators {
   void leave() {
     if (denoiser_ && parts_.size() > 1) {
       denoiser_->release();
-      if (parts_[0].hoisted_leaves && of_.model_.weights) of_.model_.weights->drop_unused();
+      if (parts_[0].hoisted_leaves && of_.model_.weights)
+        of_.model_.weights->drop_unused(*of_.context_.device);
     }
     denoiser_ = nullptr;
   }

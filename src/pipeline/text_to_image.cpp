@@ -297,7 +297,7 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
     }
     add_controls(text.conditions, parts_.denoiser, q.controls, run);
     images.reset();
-    if (parts_.image_encoder) parts_.image_encoder->weights->drop_unused();
+    if (parts_.image_encoder) parts_.image_encoder->weights->drop_unused(*context_.device);
   }
   return std::move(text.conditions);
 }
