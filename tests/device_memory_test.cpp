@@ -65,7 +65,7 @@ TEST(device_memory, release__gives_back_all_that_a_run_takes) {
   EXPECT_GT(context.memory->used(), 16 * 16 * 4);
   EXPECT_LE(context.memory->used(), needed);
   plan.release();
-  store->drop_unused();
+  store->drop_unused(*context.device);
   EXPECT_EQ(context.memory->used(), 0);
   EXPECT_EQ(plan.missing_bytes(), needed);
   EXPECT_EQ(run(), first);

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "diffusion/solver/run.h"
 #include "support/files.h"
@@ -91,6 +92,24 @@ TEST_F(DevicesOfText, open_batch__is_divided) {
   const Made two = run(request_of(4, 0), 2);
   EXPECT_EQ(two.report.ran.batch, 2);
   EXPECT_EQ(two.pixels, run(request_of(4, 2), 1).pixels);
+}
+
+// As where a device with less memory halves the batch of its first range.
+TEST_F(DevicesOfText, range_that_batches_do_not_divide__counts_its_own_pictures_alone) {
+  TextToImage device(small_checkpoint(run_of(1)), open_context("cpu", {.threads = 1}));
+  const ResolvedTextToImage r = device.resolve(request_of(5, 2));
+  double sampled = 0;
+  std::vector<int64_t> made;
+  RunEvents events;
+  events.progress = [&](const RunProgress& p) {
+    if (p.stage == Stage::sampling) sampled = std::max(sampled, p.of_stage);
+    return true;
+  };
+  events.picture = [&](const Picture& p) { made.push_back(p.index); };
+  ImageRange left{0, 3};
+  device.run(r, events, [&](int64_t) { return std::exchange(left, {}); });
+  EXPECT_EQ(made, (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_NEAR(sampled, 0.6, 1e-9);
 }
 
 TEST_F(DevicesOfText, stopped__keeps_what_is_made) {

@@ -217,12 +217,42 @@ TEST(weight_change, what_is_kept__goes_when_memory_is_short) {
   store->change(additions(n.weights, 1), true);
   const auto changed = run(plan);
   EXPECT_GT(store->held_bytes(*device), held);
-  store->drop_unused();
+  store->drop_unused(*device);
   EXPECT_EQ(store->held_bytes(*device), held);
   store->change(additions(n.weights, 0), true);
   run(plan);
   store->change(additions(n.weights, 1));
   EXPECT_EQ(run(plan), changed);
+}
+
+// A thread works on each device: what one does must not wait for the others, which may be
+// capturing.
+TEST(weight_change, devices__are_left_alone_by_each_other) {
+  const Stored n;
+  const auto store = n.open("base", DType::bf16, Stored::plain);
+  const auto a = std::make_shared<FarDevice>(), b = std::make_shared<FarDevice>();
+  const auto plan_on = [&](const std::shared_ptr<FarDevice>& device) {
+    return std::make_unique<Plan>(n.graph(DType::bf16), Context{.device = device},
+                                  CompileOptions{.weights = store});
+  };
+  store->change(additions(n.weights, 1), true);
+  auto on_a = plan_on(a), on_b = plan_on(b);
+  const auto first = run(*on_a);
+  EXPECT_EQ(run(*on_b), first);
+  on_a.reset(), on_b.reset();
+  const int64_t held = store->held_bytes(*b), free = b->free_memory();
+  b->fault = "waited for";
+  store->drop_unused(*a);
+  EXPECT_EQ(store->held_bytes(*a), 0);
+  EXPECT_EQ(store->held_bytes(*b), held);
+  store->change(additions(n.weights, 1));
+  EXPECT_EQ(b->free_memory(), free) << "it lets go of what it kept when it is asked";
+  EXPECT_EQ(b->fault, "waited for");
+  b->fault.clear();
+  store->drop_outdated(*b);
+  EXPECT_LT(store->held_bytes(*b), held);
+  on_b = plan_on(b);
+  EXPECT_EQ(run(*on_b), first);
 }
 
 TEST(weight_change, terms_in_order__may_read_the_file_s_weight) {

@@ -35,14 +35,14 @@ TEST(weights_in_place, pages__leave_memory_when_the_last_plan_lets_go_of_them) {
   const auto one = plan_of({"a"}), both = plan_of({"a", "b"});
   for (Plan* plan : {one.get(), both.get()}) run(*plan);
   EXPECT_EQ(one->bound("a").raw(), both->bound("a").raw());
-  store->drop_unused();
+  store->drop_unused(*context.device);
   EXPECT_EQ(forgotten, (std::map<std::string, int>{}));
   both->release();
-  store->drop_unused();
+  store->drop_unused(*context.device);
   EXPECT_EQ(forgotten, (std::map<std::string, int>{{"b", 1}}));
   one->release();
-  store->drop_unused();
-  store->drop_unused();
+  store->drop_unused(*context.device);
+  store->drop_unused(*context.device);
   EXPECT_EQ(forgotten, (std::map<std::string, int>{{"a", 1}, {"b", 1}}));
   run(*both);
   EXPECT_EQ(both->bound("a").raw(), store->weights().at("a").host.raw());

@@ -293,10 +293,10 @@ TEST(weight_store, what_no_plan_has__can_be_dropped_and_comes_back) {
   {
     Plan plan(n.graph(DType::f32), context, {.weights = store});
     first = run(plan);
-    store->drop_unused();
+    store->drop_unused(*device);
     EXPECT_GT(store->held_bytes(*device), 0);
   }
-  store->drop_unused();
+  store->drop_unused(*device);
   EXPECT_EQ(store->held_bytes(*device), 0);
   Plan plan(n.graph(DType::f32), context, {.weights = store});
   EXPECT_EQ(run(plan), first);

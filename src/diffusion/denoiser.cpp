@@ -308,7 +308,7 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
     hoisted_->run({});
     if (hoisted_leaves_) {
       hoisted_->release();
-      if (options_.weights) options_.weights->drop_unused();
+      if (options_.weights) options_.weights->drop_unused(*context_.device);
     }
   }
   stale_ = false;

@@ -256,6 +256,11 @@ void Evaluation::measure(const ResolvedRequest& request) {
 
 }  // namespace
 
+size_t used_devices(const LoadedModel& model, const EvaluateOptions& options, size_t devices) {
+  if (devices == 1 || options.n < 2) return 1;  // evaluate() says what is wrong
+  return used_devices(options.n, request_for(model, options, devices).batch, devices);
+}
+
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options,
                  const std::vector<Context>& devices, const EvaluateHooks& hooks) {
   require(options.n >= 2, "eval: n must be at least 2 (got ", options.n, ")");

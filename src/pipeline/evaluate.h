@@ -46,5 +46,7 @@ struct EvaluateHooks {
 // have the classes 0, 1, ... in turn. Throws Error.
 Quality evaluate(const LoadedModel& model, const EvaluateOptions& options,
                  const std::vector<Context>& devices, const EvaluateHooks& hooks);
+// Of so many devices, those that there is a batch of samples for. Throws Error.
+size_t used_devices(const LoadedModel& model, const EvaluateOptions& options, size_t devices);
 
 }  // namespace ebb

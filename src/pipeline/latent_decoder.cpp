@@ -83,7 +83,7 @@ PlanNeeds LatentDecoder::needs(const Shape& image, int64_t side) {
 
 void LatentDecoder::release() {
   plans_.release();
-  autoencoder_.weights->drop_unused();
+  autoencoder_.weights->drop_unused(*context_.device);
 }
 
 Decoder latent_decoder(LoadedComponent autoencoder, const LatentScaling& scaling, DType dtype,

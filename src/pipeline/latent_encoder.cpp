@@ -106,7 +106,7 @@ EncodedImage LatentEncoder::sketch(const Shape& pixels) {
 
 void LatentEncoder::release() {
   plans_.release();
-  autoencoder_.weights->drop_unused();
+  autoencoder_.weights->drop_unused(*context_.device);
 }
 
 }  // namespace ebb

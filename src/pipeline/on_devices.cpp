@@ -77,7 +77,12 @@ void on_devices(std::span<const Context> devices, const DeviceWork& work) {
   };
   {
     std::vector<std::jthread> threads;
-    for (size_t i = 0; i < devices.size(); ++i) threads.emplace_back(run, i);
+    try {
+      for (size_t i = 0; i < devices.size(); ++i) threads.emplace_back(run, i);
+    } catch (...) {  // where no thread is left, those that began need not finish
+      ending.request_stop();
+      throw;
+    }
   }
   if (first) rethrow(*first, devices);
 }

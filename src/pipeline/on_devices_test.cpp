@@ -8,7 +8,9 @@
 #include <thread>
 
 #include "diffusion/solver/run.h"
+#include "pipeline/evaluate.h"
 #include "pipeline/pipeline_group.h"
+#include "support/far_device.h"
 #include "support/files.h"
 #include "support/hashed_weights.h"
 
@@ -120,6 +122,39 @@ TEST(pipeline_group, images__have_the_same_bits_as_on_one_device) {
     const auto a = g.images.span<float>(), b = expected.images.span<float>();
     EXPECT_TRUE(std::ranges::equal(a, b)) << devices;
   }
+}
+
+// The pictures' settings say one dtype.
+TEST(pipeline_group, auto_dtype__is_that_of_the_first_device_on_all) {
+  const auto fast = std::make_shared<testing::FarDevice>();
+  fast->fast = DType::bf16;
+  const std::vector<Context> devices = {{.device = fast},
+                                        {.device = std::make_shared<testing::FarDevice>()}};
+  const ResolvedRequest r =
+      resolve(tiny(), {.classes = {0, 1}}, {.steps = 2, .sampler = "euler", .seed = 3, .batch = 1});
+  const Generated one = PipelineGroup(tiny(), {devices[0]}).generate(r);
+  const Generated both = PipelineGroup(tiny(), devices).generate(r);
+  EXPECT_EQ(both.ran.dtype, "bf16");
+  EXPECT_TRUE(std::ranges::equal(both.images.span<float>(), one.images.span<float>()));
+}
+
+TEST(pipeline_group, device_without_images__compiles_nothing) {
+  const LoadedModel model = tiny();
+  const std::vector<Context> devices = processors(2);
+  Pipeline a(model, devices[0]), b(model, devices[1]);
+  Pipeline* const both[] = {&a, &b};
+  const ResolvedRequest r =
+      resolve(model, {.classes = {0}}, {.steps = 2, .sampler = "euler", .batch = 1});
+  Pipeline::generate_on(both, r);
+  EXPECT_EQ(a.statistics().compiled, 1);
+  EXPECT_EQ(b.statistics().compiled, 0);
+}
+
+TEST(pipeline_group, evaluation__uses_the_devices_that_have_a_batch) {
+  const LoadedModel model = tiny();
+  EXPECT_EQ(used_devices(model, {.n = 5, .generate = {.batch = 2}}, 8), 3U);
+  EXPECT_EQ(used_devices(model, {.n = 64, .generate = {}}, 4), 4U);
+  EXPECT_EQ(used_devices(model, {.n = 0, .generate = {}}, 4), 1U) << "an error that comes later";
 }
 
 TEST(pipeline_group, progress_that_returns_false__stops_all) {

@@ -125,7 +125,7 @@ void Pipeline::with_room(size_t kept, const std::function<void()>& work) {
     } catch (const OutOfMemory&) {
       if (plans_.size() <= kept) throw;
       drop_oldest();
-      if (model_.weights) model_.weights->drop_unused();
+      if (model_.weights) model_.weights->drop_unused(*context_.device);
     }
   }
 }
@@ -201,7 +201,7 @@ void Pipeline::drop(const ResolvedRequest& r, const RunInputs& inputs) {
 
 void Pipeline::release() {
   for (CachedPlan& p : plans_) p.denoiser->release();
-  if (model_.weights) model_.weights->drop_unused();
+  if (model_.weights) model_.weights->drop_unused(*context_.device);
 }
 
 // ---- runs ----------------------------------------------------------------------------------
@@ -247,7 +247,8 @@ class Pipeline::PartEvaluators {
   void leave() {
     if (denoiser_ && parts_.size() > 1) {
       denoiser_->release();
-      if (parts_[0].hoisted_leaves && of_.model_.weights) of_.model_.weights->drop_unused();
+      if (parts_[0].hoisted_leaves && of_.model_.weights)
+        of_.model_.weights->drop_unused(*of_.context_.device);
     }
     denoiser_ = nullptr;
   }
@@ -347,9 +348,11 @@ Generated Pipeline::generate(const ResolvedRequest& r, const std::function<bool(
 
 void Pipeline::sample_next(ImageQueue& queue, const ResolvedRequest& r, const RunInputs& inputs,
                            const Sampling& to) {
+  ImageRange now = queue.next(to.device, r.batch);
+  if (now.empty()) return;  // nothing is compiled in vain
   Denoiser& denoiser = denoiser_for(r, inputs);
   double made = 0;
-  for (ImageRange now; !(now = queue.next(to.device, r.batch)).empty();) {
+  for (; !now.empty(); now = queue.next(to.device, r.batch)) {
     const auto images = static_cast<double>(now.end - now.first);
     const Sampled batch = sample_by(denoiser, r, now.first, inputs, [&](double share) {
       return to.progress(made + images * share);
@@ -362,11 +365,13 @@ void Pipeline::sample_next(ImageQueue& queue, const ResolvedRequest& r, const Ru
   }
 }
 
-Generated Pipeline::generate_on(std::span<Pipeline* const> pipelines, const ResolvedRequest& r,
+Generated Pipeline::generate_on(std::span<Pipeline* const> pipelines, const ResolvedRequest& asked,
                                 const std::function<bool(double)>& progress,
                                 const RunConditions& conditions) {
   const RunInputs inputs{.conditions = completed(conditions)};
   const Pipeline& first = *pipelines[0];
+  ResolvedRequest r = asked;
+  r.dtype = first.dtype_of(asked);  // one for devices of all kinds
   Generated out{.ran = first.ran(r),
                 .start_noise = r.noise.source,
                 .step_noise = r.noise.steps.empty() ? r.noise.source : r.noise.steps};

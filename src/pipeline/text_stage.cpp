@@ -321,7 +321,7 @@ void TextStage::run_all(size_t encoder, const Part& part, PromptSyntax syntax) {
 
 void TextStage::release(size_t encoder) {
   for (auto& [entry, plan] : plans_[encoder]) plan->release();
-  rules_[encoder].encoder.weights->drop_unused();
+  rules_[encoder].encoder.weights->drop_unused(*context_.device);
 }
 
 void TextStage::release() {

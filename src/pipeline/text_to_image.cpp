@@ -297,7 +297,7 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
     }
     add_controls(text.conditions, parts_.denoiser, q.controls, run);
     images.reset();
-    if (parts_.image_encoder) parts_.image_encoder->weights->drop_unused();
+    if (parts_.image_encoder) parts_.image_encoder->weights->drop_unused(*context_.device);
   }
   return std::move(text.conditions);
 }
@@ -346,10 +346,10 @@ void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Te
   }
 }
 
-// The latents of a batch, through all passes.
+// The latents of the first batch of those that are left, through all passes.
 Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
-                            int64_t first, RunMeter& meter, RunReport& report) {
-  const int64_t images = std::min(r.first().batch, r.request.count - first);
+                            const ImageRange& left, RunMeter& meter, RunReport& report) {
+  const int64_t first = left.first, images = std::min(r.first().batch, left.end - first);
   const auto count = static_cast<double>(r.request.count);
   const double all = work_.of_passes();
   Tensor latents;
@@ -397,7 +397,7 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
   }
   meter.show(Stage::sampling, static_cast<double>(made_ + images) / count);  // the last step's time
   if (policy_.denoiser_leaves && first + images >= r.request.count) release_denoisers();
-  return latents;
+  return latents.rows(0, images);
 }
 
 // What was planned may be missing in the end: others take memory, too. False: nothing is left to do
@@ -421,10 +421,10 @@ bool TextToImage::take_less(ResolvedTextToImage& r) {
 }
 
 Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
-                                      int64_t first, RunMeter& meter, RunReport& report) {
+                                      const ImageRange& left, RunMeter& meter, RunReport& report) {
   for (;;) {
     try {
-      return sampled(r, inputs, first, meter, report);
+      return sampled(r, inputs, left, meter, report);
     } catch (const OutOfMemory&) {
       if (!take_less(r)) throw;
     } catch (const NotFinite& e) {
@@ -434,13 +434,13 @@ Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<
   }
 }
 
-// Where memory is short there may be fewer at a time, whose last batch goes beyond them.
+// Where memory is short there may be fewer at a time; the last batch of a range is filled up as
+// that of a request is, and what fills it is not handed out.
 void TextToImage::make(ResolvedTextToImage& r, const ImageRange& images,
                        const std::vector<RunInputs>& inputs, RunMeter& meter,
                        const RunEvents& events, RunReport& report) {
   for (int64_t at = images.first; at < images.end;) {
-    Tensor latents = sampled_in_memory(r, inputs, at, meter, report);
-    latents = latents.rows(0, std::min(latents.shape()[0], images.end - at));
+    const Tensor latents = sampled_in_memory(r, inputs, {at, images.end}, meter, report);
     hand_out(r, at, latents, meter, events);
     at += latents.shape()[0];
   }

@@ -125,6 +125,10 @@ class TextToImage {
   }
   // The options as they will run, with what the device decides.
   GenerateOptions ran(const ResolvedTextToImage& r) const { return pipeline_.ran(r.first()); }
+  // Of a pass, with what takes the place of `auto` on this device.
+  DType dtype_of(const RunPass& pass) const {
+    return (pass.refined ? *refiner_ : pipeline_).dtype_of(pass.request);
+  }
   // What makes small pictures of predictions: by `decoder`, a small autoencoder such as TAESD, or
   // by the linear map that is nearest to what the checkpoint's autoencoder makes. Lives no longer
   // than this. Throws Error where both are missing.
@@ -179,8 +183,8 @@ class TextToImage {
   Tensor enlarged(const Tensor& pixels, double scale, const std::function<bool(double)>& progress);
   Tensor decoded(const Tensor& latents, DType dtype,
                  const std::function<void(double)>& progress = {});
-  Tensor sampled(const ResolvedTextToImage& r, const std::vector<RunInputs>& inputs, int64_t first,
-                 RunMeter& meter, RunReport& report);
+  Tensor sampled(const ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
+                 const ImageRange& left, RunMeter& meter, RunReport& report);
   Tensor pixels_of(const ResolvedTextToImage& r, const Tensor& latents,
                    const std::function<bool(double)>& progress);
   void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
@@ -189,7 +193,7 @@ class TextToImage {
             RunMeter& meter, const RunEvents& events, RunReport& report);
   bool take_less(ResolvedTextToImage& r);
   Tensor sampled_in_memory(ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
-                           int64_t first, RunMeter& meter, RunReport& report);
+                           const ImageRange& left, RunMeter& meter, RunReport& report);
 
   CheckpointParts parts_;
   // What the context's copies, which plans have, ask of the request that runs.

@@ -84,8 +84,10 @@ ResolvedTextToImage divided(const ResolvedTextToImage& r, size_t devices) {
 }
 
 RunReport run_on(std::span<const std::unique_ptr<TextToImage>> devices,
-                 const ResolvedTextToImage& r, const RunEvents& events) {
-  if (devices.size() == 1) return devices[0]->run(r, events);
+                 const ResolvedTextToImage& asked, const RunEvents& events) {
+  if (devices.size() == 1) return devices[0]->run(asked, events);
+  ResolvedTextToImage r = asked;
+  for (RunPass& pass : r.passes) pass.request.dtype = devices[0]->dtype_of(pass);
   std::vector<Context> contexts;
   for (const auto& d : devices) contexts.push_back(d->context());
   const StageWork work =

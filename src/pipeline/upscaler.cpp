@@ -142,7 +142,7 @@ Shape Upscaler::scaled(const Shape& image, double scale) {
 
 void Upscaler::release() {
   plans_.release();
-  network_.weights->drop_unused();
+  network_.weights->drop_unused(*context_.device);
 }
 
 int Upscaler::times_for(double scale) const {

@@ -44,7 +44,7 @@ void Plan::refresh() {
   other.watch_ = std::move(watch_);
   other.observer_ = std::move(observer_);
   *this = std::move(other);
-  weights_->drop_unused();  // what only the plan before read
+  weights_->drop_unused(*context_.device);  // what only the plan before read
 }
 
 // Weights that were changed are in the memory that they had, but for those in place.

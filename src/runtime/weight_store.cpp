@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <utility>
 
 #include "base/error.h"
 #include "core/out_of_memory.h"
@@ -68,6 +69,7 @@ class WeightStore::Preparer {
   // Values that are computed come before those that are read as they are, and those that need the
   // most memory first: what is held at the end is then what most of them work in.
   void run() {
+    store_.drop_outdated(on_);
     for (const PreparedValue& v : g_.values) asked_.insert(v.key);
     const auto missing = store_.missing_computed(g_, &values_, *context_.device);
     prepare_changed(missing);
@@ -308,10 +310,15 @@ Expression expression_at(const Graph& g, int32_t value) {
 
 }  // namespace
 
-const WeightStore::Values* WeightStore::values_on(const Device& device) const {
+WeightStore::OnDevice* WeightStore::on(const Device& device) {
   const auto found = std::ranges::find_if(
       on_device_, [&](const auto& entry) { return entry.first.get() == &device; });
-  return found == on_device_.end() ? nullptr : &found->second.values;
+  return found == on_device_.end() ? nullptr : &found->second;
+}
+
+const WeightStore::Values* WeightStore::values_on(const Device& device) const {
+  const OnDevice* const here = const_cast<WeightStore*>(this)->on(device);
+  return here ? &here->values : nullptr;
 }
 
 std::vector<WeightStore::Missing> WeightStore::missing_computed(const PreparedGraph& g,
@@ -378,8 +385,7 @@ void WeightStore::change(WeightChanges changes, bool keep) {
     if (!text.empty()) texts.emplace(weight, std::move(text));
   }
   const std::scoped_lock lock(mutex_);
-  if (!keep || texts.empty())
-    for (auto& [device, on] : on_device_) on.changed = nullptr;
+  if (!keep || texts.empty()) ++keeps_;
   changes_ = std::move(changes);
   change_texts_ = std::move(texts);
   keep_ = keep;
@@ -464,12 +470,22 @@ int64_t WeightStore::held_bytes(const Device& device) const {
   return bytes;
 }
 
-void WeightStore::drop_unused() {
+void WeightStore::drop_outdated(OnDevice& on) const {
+  if (std::exchange(on.keeps, keeps_) != keeps_) on.changed = nullptr;
+}
+
+void WeightStore::drop_outdated(const Device& device) {
   const std::scoped_lock lock(mutex_);
-  for (auto& [device, on] : on_device_) {
-    drop(on.values, {});
-    if (on.changed) on.changed->drop();
-  }
+  if (OnDevice* const here = on(device)) drop_outdated(*here);
+}
+
+void WeightStore::drop_unused(const Device& device) {
+  const std::scoped_lock lock(mutex_);
+  OnDevice* const here = on(device);
+  if (!here) return;
+  drop_outdated(*here);
+  if (here->changed) here->changed->drop();  // whose plans have values, too
+  drop(here->values, {});
 }
 
 }  // namespace ebb

@@ -44,8 +44,8 @@ class WeightStore {
 
   // Puts the changes of adapters in place of those before. Plans take them with their next run,
   // which computes what is concerned into the memory that it has already; other weights are not
-  // touched. keep: the devices keep what a change of strengths needs again. Throws Error for
-  // changes of weights that are none of these.
+  // touched. keep: the devices keep what a change of strengths needs again; without, each lets go
+  // of it with its next get(). Throws Error for changes of weights that are none of these.
   void change(WeightChanges changes, bool keep = false);
   bool is_changed(std::string_view weight) const;
   // Another number after every change().
@@ -60,8 +60,12 @@ class WeightStore {
   WeightNeeds needs(const PreparedGraph& g, const Device& device) const;
   // Bytes of the device's memory that are held for plans to come, too.
   int64_t held_bytes(const Device& device) const;
-  // Lets go of what no plan has: a file's mapped pages leave the process's memory, too.
-  void drop_unused();
+  // Lets go of what no plan has on a device, on whose thread this is called: a file's mapped pages
+  // leave the process's memory, too. Other devices, which may be in the middle of a run, are left
+  // alone.
+  void drop_unused(const Device& device);
+  // Lets go of what change() asks a device no more to keep, as its next get() does.
+  void drop_outdated(const Device& device);
 
  private:
   class Preparer;
@@ -74,6 +78,7 @@ class WeightStore {
   struct OnDevice {
     Values values;
     std::unique_ptr<ChangedWeights> changed;
+    uint64_t keeps = 0;  // keeps_ when `changed` was made
   };
   // A value to be computed, and the bytes that this takes beside the result.
   struct Missing {
@@ -88,6 +93,8 @@ class WeightStore {
   std::map<std::string, int64_t> missing_values(const PreparedGraph& g, const Values* values,
                                                 const Device& device) const;
   int64_t working_bytes(const PreparedGraph& g, const Values* values, const Device& device) const;
+  OnDevice* on(const Device& device);  // or null
+  void drop_outdated(OnDevice& on) const;
   // Those on the device, or null.
   const Values* values_on(const Device& device) const;
   bool in_place(const std::string& name, const Device& device) const;
@@ -105,6 +112,7 @@ class WeightStore {
   std::map<std::string, std::string, std::less<>> change_texts_;        // by weight
   std::map<std::string, PreparedExpression, std::less<>> expressions_;  // by key, of changed values
   bool keep_ = false;
+  uint64_t keeps_ = 0;  // another number after a change() that keeps nothing
   std::atomic<uint64_t> version_ = 0;
   std::map<std::shared_ptr<Device>, OnDevice> on_device_;
 };

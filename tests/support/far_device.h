@@ -21,7 +21,7 @@ class FarDevice final : public Device {
   std::string_view backend() const override { return kernels; }
   std::string description() const override { return "a far device"; }
   bool on_host() const override { return false; }
-  bool fast_in(DType dtype) const override { return dtype == DType::f32; }
+  bool fast_in(DType dtype) const override { return dtype == fast || dtype == DType::f32; }
   int64_t free_memory() const override {
     require(lost.empty(), lost);
     return free_;
@@ -74,6 +74,7 @@ class FarDevice final : public Device {
   void join_as(std::shared_ptr<Communicator> c) { communicator_ = std::move(c); }
 
   std::string kernels = "cpu";  // whose kernels it uses
+  DType fast = DType::f32;      // beside f32
   bool late = false;            // it has a side stream
   int64_t sent = 0;             // bytes copied from the host
   int transfers = 0;            // copies from the host

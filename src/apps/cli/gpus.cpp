@@ -46,7 +46,8 @@ size_t devices_of(const std::string& gpus, const CommonOptions& o) {
   return static_cast<size_t>(number_of_gpus(gpus));
 }
 
-std::vector<Context> open_devices(CommonOptions o, size_t count) {
+std::vector<Context> open_devices(CommonOptions o, const std::string& gpus, size_t count) {
+  if (!gpus.empty() && small_letters(o.device) == "auto") o.device = "cuda";
   std::vector<Context> out{open_device(o)};
   if (count == 1) return out;
   const auto log = std::make_shared<OnceLog>(out[0].log);

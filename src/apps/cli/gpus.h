@@ -18,8 +18,8 @@ inline constexpr const char* gpus_help =
 
 // How many devices such a command may use: 1 without the flag. Throws Error.
 size_t devices_of(const std::string& gpus, const CommonOptions& o);
-// The first ones of them, as open_device(); what they log alike is logged once. Warns where they
-// are of several kinds.
-std::vector<Context> open_devices(CommonOptions o, size_t count);
+// The first ones of them, as open_device(), where `gpus` names them never a processor; what they
+// log alike is logged once. Warns where they are of several kinds.
+std::vector<Context> open_devices(CommonOptions o, const std::string& gpus, size_t count);
 
 }  // namespace ebb::cli

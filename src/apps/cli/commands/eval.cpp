@@ -150,9 +150,10 @@ int run(const Options& o) {
                            o.common.json ? &facts : nullptr);
   };
   std::optional<StopDeadline> deadline(std::in_place, signals, telling, interrupted);
-  const std::vector<Context> devices = open_devices(o.common, gpus);
   const LoadedModel model = load_model(o.checkpoint, o.model, o.diffusion);
   say_guesses(model);
+  const std::vector<Context> devices =
+      open_devices(o.common, o.gpus, used_devices(model, o.evaluate, gpus));
   const std::optional<Quality> measured = evaluate_until(signals, telling, o, model, devices);
   deadline.reset();
   say_changed_files(nullptr);

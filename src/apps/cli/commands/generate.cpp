@@ -259,7 +259,8 @@ int run(const GenerateFlags& o) {
   if (!o.embedding_dir.empty())
     options.embeddings = text::read_embedding_folder(o.embedding_dir, syntax_of(o));
   const std::vector<std::unique_ptr<TextToImage>> pipelines = pipelines_of(
-      parts, open_devices(o.common, used_devices(o.n, request.first().batch, gpus)), options);
+      parts, open_devices(o.common, o.gpus, used_devices(o.n, request.first().batch, gpus)),
+      options);
   TextToImage& first = *pipelines[0];
   PictureFiles files(o, request, first.ran(request));
   ProgressLine line("generate");

@@ -243,7 +243,8 @@ int run(Options& o) {
   const ResolvedRequest request = resolved(o, model, devices);
   if (output_of(o.out, "sample") == Output::grid || output_of(o.out, "sample") == Output::folder)
     check_picture_size(o.out, "sample", size_of(model, request), o.n, {.columns = o.columns});
-  PipelineGroup pipelines(model, open_devices(o.common, used_devices(o.n, request.batch, devices)));
+  PipelineGroup pipelines(
+      model, open_devices(o.common, o.gpus, used_devices(o.n, request.batch, devices)));
   const Pipeline& pipeline = pipelines.first();
   const std::string slow = slow_dtype_text(pipeline.dtype_of(request), *pipeline.context().device);
   if (!slow.empty()) say_warnings({slow});
