@@ -134,13 +134,13 @@ TEST(checkpoint, hash__tells_contents_apart) {
   const Folder folder;
   const std::string one = folder / "one", other = folder / "other";
   for (const std::string& f : {one, other}) fs::create_directory(f);
-  save_checkpoint(one, state_at(5), info, 0);
-  save_checkpoint(other, state_at(5), info, 0);
+  save_checkpoint(one, state_at(5), {info, 0});
+  save_checkpoint(other, state_at(5), {info, 0});
   EXPECT_EQ(checkpoint_hash(one, 5), checkpoint_hash(other, 5));
   TrainState changed = state_at(5);
   for (auto& [name, t] : changed.tensors)
     if (name.starts_with("m.")) (t = t.clone()).span<float>()[0] += 1;
-  save_checkpoint(other, changed, info, 0);
+  save_checkpoint(other, changed, {info, 0});
   EXPECT_NE(checkpoint_hash(one, 5), checkpoint_hash(other, 5));
   expect_error([&] { checkpoint_hash(one, 6); }, "checkpoint: cannot read it  ");
 }
