@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "adapters/trainable.h"
 #include "io/safetensors.h"
 #include "support/generate_program.h"
 
@@ -125,6 +126,11 @@ TEST_F(cli_train_checkpoint, mistakes__are_one_error_and_leave_nothing) {
   EXPECT_NE(line("--steps 1 --adapter lora --targets none").find("no layer of the U-Net"),
             std::string::npos);
   EXPECT_NE(line("--steps 1 --rank 4").find("are an adapter's"), std::string::npos);
+  for (const std::string& kind : adapters::trainable_kinds())
+    for (const int rank : {0, -3})
+      EXPECT_NE(line(str("--steps 1 --adapter ", kind, " --rank ", rank))
+                    .find(str("rank: must be from 1 to 4096 (", rank, ")")),
+                std::string::npos);
   EXPECT_NE(line("--steps 1 --size 64").find("unknown argument '--size'"), std::string::npos);
   EXPECT_NE(line("--steps 1 --keep-tags 2").find("is for shuffle_tags"), std::string::npos);
 }

@@ -55,13 +55,13 @@ void check(const TrainableOptions& o) {
   const AdapterKind& kind = kind_of(o.kind);
   require(o.sizes.factor == -1 || o.sizes.factor >= 1, "factor: must be at least 1, or -1 (",
           o.sizes.factor, ")");
-  for (const Factor& f : kind.factors(o.sizes, {o.sizes.rank, o.sizes.rank}))
-    suffix_of(kind, f.role, o.names);
   require(o.sizes.rank >= 1 && o.sizes.rank <= largest, "rank: must be from 1 to ", largest, " (",
           o.sizes.rank, ")");
   require(o.alpha > 0 && std::isfinite(o.alpha), "alpha: must be above 0 and finite (", o.alpha,
           ")");
   require(!o.targets.empty(), "targets: must name a part of layers");
+  for (const Factor& f : kind.factors(o.sizes, {o.sizes.rank, o.sizes.rank}))
+    suffix_of(kind, f.role, o.names);
 }
 
 TrainableAdapter::TrainableAdapter(const Network& network, const TrainableOptions& options)
