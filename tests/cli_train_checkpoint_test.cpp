@@ -144,5 +144,20 @@ TEST_F(cli_train_checkpoint, run_that_goes_on_with_another_adapter__is_refused) 
             std::string::npos);
 }
 
+TEST_F(cli_train_checkpoint, run_that_goes_on__keeps_flags_that_have_default_values) {
+  const std::string flags = str(adapter, "--betas linear ");  // the checkpoint's: scaled_linear
+  ASSERT_EQ(run_program(train("once", flags + "--steps 2")).code, 0);
+  ASSERT_EQ(run_program(train("twice", flags + "--steps 1")).code, 0);
+  const Output on = run_program(str("train --resume --steps 2 --out ", folder_ / "twice"));
+  ASSERT_EQ(on.code, 0) << on.text;
+  expect_same_tensors(model("once", 2), model("twice", 2));
+  EXPECT_EQ(io::TensorFile::open(folder_ / "once/state-00000002.safetensors")
+                .metadata()
+                .at("ebb.diffusion_config"),
+            io::TensorFile::open(folder_ / "twice/state-00000002.safetensors")
+                .metadata()
+                .at("ebb.diffusion_config"));
+}
+
 }  // namespace
 }  // namespace ebb::testing
