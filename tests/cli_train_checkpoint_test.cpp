@@ -95,6 +95,12 @@ TEST_F(cli_train_checkpoint, adapters_file__has_kohyas_or_pefts_names) {
   const auto peft = io::TensorFile::open(model("p", 1));
   EXPECT_TRUE(peft.contains(
       "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q.lora_A.weight"));
+  const std::string facts = peft.metadata().at("lora_adapter_metadata");
+  EXPECT_NE(facts.find("\"unet.target_modules\":[\"down_blocks.0.attentions.0.transformer_blocks.0."
+                       "attn1.to_q\""),
+            std::string::npos)
+      << facts;
+  EXPECT_EQ(facts.find("to_k"), std::string::npos);
   EXPECT_FALSE(peft.contains(
       "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_k.lora_A.weight"));
 }
@@ -157,6 +163,19 @@ TEST_F(cli_train_checkpoint, run_that_goes_on__keeps_flags_that_have_default_val
             io::TensorFile::open(folder_ / "twice/state-00000002.safetensors")
                 .metadata()
                 .at("ebb.diffusion_config"));
+}
+
+TEST_F(cli_train_checkpoint, numbers_beyond_the_files_dtype__are_written_as_they_are_or_refused) {
+  const std::string flags = "--adapter lora --rank 4 --steps 1 --lr 0.01 ";
+  ASSERT_EQ(run_program(train("alpha", flags + "--alpha 100000")).code, 0);
+  const auto file = io::TensorFile::open(model("alpha", 1));
+  const Tensor alpha = file.load(
+      file.find("lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q.alpha"));
+  ASSERT_EQ(alpha.dtype(), DType::f32);
+  EXPECT_EQ(alpha.span<float>()[0], 100000.f);
+  const std::string error = error_line(train("far", "--adapter lora --rank 4 --steps 1 --lr 1e6"));
+  EXPECT_NE(error.find("has numbers beyond f16"), std::string::npos) << error;
+  EXPECT_NE(error.find("lora_unet_"), std::string::npos) << error;
 }
 
 }  // namespace
