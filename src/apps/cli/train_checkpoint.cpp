@@ -38,7 +38,7 @@ constexpr std::string_view without_part[] = {
     "size",         "channels",   "classes",          "limit",   "cache", "shard",
     "sample_every", "validation", "validation_every", "augment", "gpus"};
 // Settings of a checkpoint that a run keeps: its weights are of them.
-constexpr std::string_view kept[] = {"adapter", "rank", "factor", "alpha", "targets", "base"};
+constexpr std::string_view kept[] = {"adapter", "rank", "factor", "alpha", "targets"};
 
 std::vector<Field> train_fields(train::TrainConfig& c) {
   std::vector<Field> out = fields_of(c);
@@ -50,7 +50,7 @@ std::vector<Field> train_fields(train::TrainConfig& c) {
 
 std::vector<Field> finetune_fields(FinetuneConfig& c) {
   std::vector<Field> out = fields_of(c);
-  std::erase_if(out, [](const Field& f) { return f.name == "base"; });
+  std::erase_if(out, [](const Field& f) { return f.name.starts_with("base"); });
   return out;
 }
 
