@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "adapters/trainable.h"
 #include "io/safetensors.h"
 #include "support/generate_program.h"
 
@@ -94,6 +95,12 @@ TEST_F(cli_train_checkpoint, adapters_file__has_kohyas_or_pefts_names) {
   const auto peft = io::TensorFile::open(model("p", 1));
   EXPECT_TRUE(peft.contains(
       "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q.lora_A.weight"));
+  const std::string facts = peft.metadata().at("lora_adapter_metadata");
+  EXPECT_NE(facts.find("\"unet.target_modules\":[\"down_blocks.0.attentions.0.transformer_blocks.0."
+                       "attn1.to_q\""),
+            std::string::npos)
+      << facts;
+  EXPECT_EQ(facts.find("to_k"), std::string::npos);
   EXPECT_FALSE(peft.contains(
       "unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_k.lora_A.weight"));
 }
@@ -125,6 +132,14 @@ TEST_F(cli_train_checkpoint, mistakes__are_one_error_and_leave_nothing) {
   EXPECT_NE(line("--steps 1 --adapter lora --targets none").find("no layer of the U-Net"),
             std::string::npos);
   EXPECT_NE(line("--steps 1 --rank 4").find("are an adapter's"), std::string::npos);
+  EXPECT_NE(line("--steps 1 --vae x").find("--vae is for adapters"), std::string::npos);
+  EXPECT_NE(line("--steps 1 --text-encoder x").find("--text-encoder is for adapters"),
+            std::string::npos);
+  for (const std::string& kind : adapters::trainable_kinds())
+    for (const int rank : {0, -3})
+      EXPECT_NE(line(str("--steps 1 --adapter ", kind, " --rank ", rank))
+                    .find(str("rank: must be from 1 to 4096 (", rank, ")")),
+                std::string::npos);
   EXPECT_NE(line("--steps 1 --size 64").find("unknown argument '--size'"), std::string::npos);
   EXPECT_NE(line("--steps 1 --keep-tags 2").find("is for shuffle_tags"), std::string::npos);
 }
@@ -136,6 +151,77 @@ TEST_F(cli_train_checkpoint, run_that_goes_on_with_another_adapter__is_refused) 
             std::string::npos);
   EXPECT_NE(error_line(resume + "--precond v").find("the run's diffusion stays"),
             std::string::npos);
+}
+
+TEST_F(cli_train_checkpoint, run_that_goes_on__keeps_flags_that_have_default_values) {
+  const std::string flags = str(adapter, "--betas linear ");  // the checkpoint's: scaled_linear
+  ASSERT_EQ(run_program(train("once", flags + "--steps 2")).code, 0);
+  ASSERT_EQ(run_program(train("twice", flags + "--steps 1")).code, 0);
+  const Output on = run_program(str("train --resume --steps 2 --out ", folder_ / "twice"));
+  ASSERT_EQ(on.code, 0) << on.text;
+  expect_same_tensors(model("once", 2), model("twice", 2));
+  EXPECT_EQ(io::TensorFile::open(folder_ / "once/state-00000002.safetensors")
+                .metadata()
+                .at("ebb.diffusion_config"),
+            io::TensorFile::open(folder_ / "twice/state-00000002.safetensors")
+                .metadata()
+                .at("ebb.diffusion_config"));
+}
+
+TEST_F(cli_train_checkpoint, run_that_goes_on_with_other_data_or_encoders__is_refused) {
+  ASSERT_EQ(run_program(train("run", str(adapter, "--steps 1"))).code, 0);
+  const std::string resume = str("train --resume --steps 2 --out ", folder_ / "run", " ");
+  const std::string other =
+      checkpoint({{"autoencoder_kl", "{channels=32 channel_mult=[1,1,1,1] res_blocks=2}",
+                   "first_stage_model."}},
+                 "vae");
+  EXPECT_NE(error_line(resume + "--vae " + other)
+                .find("the autoencoder or a text encoder is not the one that the run began with"),
+            std::string::npos);
+  put_file(folder_ / "data/0.txt", "another caption");
+  EXPECT_NE(error_line(resume).find("resume: the data"), std::string::npos);
+  put_file(folder_ / "data/0.txt", "a fox, number 0, in snow");
+  EXPECT_NE(error_line(str(resume, "--data ", folder_ / "data", ":2")).find("resume: the data"),
+            std::string::npos);
+  const Output on = run_program(resume);
+  EXPECT_EQ(on.code, 0) << on.text;
+}
+
+TEST_F(cli_train_checkpoint, network_with_inputs_that_captions_do_not_give__is_refused) {
+  Part inpainting = unet();
+  inpainting.fields.insert(1, "extra_channels=5 ");
+  const std::string file = checkpoint({inpainting, text(), autoencoder()}, "inpainting");
+  const std::string error =
+      error_line(str("train --device cpu --model ", file, " --data ", data(),
+                     " --adapter lora --resolution 64 --steps 1 --out ", folder_ / "run"));
+  EXPECT_NE(error.find("needs the input 'concat'"), std::string::npos) << error;
+}
+
+TEST_F(cli_train_checkpoint, captions_that_are_cut_while_shuffled__are_told_once) {
+  const std::string folder = data();
+  std::string tags = "fox";
+  for (int i = 0; i < 60; ++i) tags += str(", snow ", i);
+  for (int i = 0; i < 3; ++i) put_file(str(folder, "/", i, ".txt"), tags);
+  const std::string line = train("run", str(adapter, "--shuffle-tags --steps 4"));
+  for (int i = 0; i < 3; ++i) put_file(str(folder, "/", i, ".txt"), tags);
+  const Output out = run_program(line);
+  ASSERT_EQ(out.code, 0) << out.text;
+  const size_t at = out.text.find("captions are cut after 75 tokens");
+  ASSERT_NE(at, std::string::npos) << out.text;
+  EXPECT_EQ(out.text.find("captions are cut", at + 1), std::string::npos) << out.text;
+}
+
+TEST_F(cli_train_checkpoint, numbers_beyond_the_files_dtype__are_written_as_they_are_or_refused) {
+  const std::string flags = "--adapter lora --rank 4 --steps 1 --lr 0.01 ";
+  ASSERT_EQ(run_program(train("alpha", flags + "--alpha 100000")).code, 0);
+  const auto file = io::TensorFile::open(model("alpha", 1));
+  const Tensor alpha = file.load(
+      file.find("lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q.alpha"));
+  ASSERT_EQ(alpha.dtype(), DType::f32);
+  EXPECT_EQ(alpha.span<float>()[0], 100000.f);
+  const std::string error = error_line(train("far", "--adapter lora --rank 4 --steps 1 --lr 1e6"));
+  EXPECT_NE(error.find("has numbers beyond f16"), std::string::npos) << error;
+  EXPECT_NE(error.find("lora_unet_"), std::string::npos) << error;
 }
 
 }  // namespace

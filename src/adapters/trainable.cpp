@@ -11,6 +11,7 @@
 #include "nn/ops.h"
 #include "nn/storage.h"
 #include "ops/prim/literal/op.h"
+#include "train/model_weights.h"
 
 namespace ebb::adapters {
 namespace {
@@ -55,13 +56,13 @@ void check(const TrainableOptions& o) {
   const AdapterKind& kind = kind_of(o.kind);
   require(o.sizes.factor == -1 || o.sizes.factor >= 1, "factor: must be at least 1, or -1 (",
           o.sizes.factor, ")");
-  for (const Factor& f : kind.factors(o.sizes, {o.sizes.rank, o.sizes.rank}))
-    suffix_of(kind, f.role, o.names);
   require(o.sizes.rank >= 1 && o.sizes.rank <= largest, "rank: must be from 1 to ", largest, " (",
           o.sizes.rank, ")");
   require(o.alpha > 0 && std::isfinite(o.alpha), "alpha: must be above 0 and finite (", o.alpha,
           ")");
   require(!o.targets.empty(), "targets: must name a part of layers");
+  for (const Factor& f : kind.factors(o.sizes, {o.sizes.rank, o.sizes.rank}))
+    suffix_of(kind, f.role, o.names);
 }
 
 TrainableAdapter::TrainableAdapter(const Network& network, const TrainableOptions& options)
@@ -162,20 +163,26 @@ void TrainableAdapter::write(const std::string& path, const NamedTensors& tensor
   std::map<std::string, std::string> metadata = how.metadata;
   const bool has_alphas = options_.names == FileNames::kohya;
   const LayerNames layer_names(network_);
+  std::vector<std::string> targets;
   for (const Layer& l : layers_) {
     const std::string stem = layer_names.written(l.layer, options_.names);
-    for (const auto& [role, w] : l.factors)
-      out.push_back({stem + suffix_of(*kind_, role, options_.names),
-                     tensors.at(prefix + w.name).to(how.dtype)});
-    if (has_alphas)
+    targets.push_back(layer_names.diffusers(l.layer));
+    for (const auto& [role, w] : l.factors) {
+      const std::string name = stem + suffix_of(*kind_, role, options_.names);
       out.push_back(
-          {stem + ".alpha", scalar_tensor(static_cast<float>(options_.alpha)).to(how.dtype)});
+          {name, train::rounded(name, tensors.at(prefix + w.name), how.dtype, "save_dtype")});
+    }
+    // a large one does not fit into f16
+    if (has_alphas)
+      out.push_back({stem + ".alpha", scalar_tensor(static_cast<float>(options_.alpha))});
   }
-  if (!has_alphas)
+  if (!has_alphas) {
+    const std::string peft = layer_names.peft_prefix();
     metadata["lora_adapter_metadata"] = nlohmann::json{
-        {layer_names.peft_prefix() + "r", options_.sizes.rank},
-        {layer_names.peft_prefix() + "lora_alpha",
-         options_.alpha}}.dump();
+        {peft + "r", options_.sizes.rank},
+        {peft + "lora_alpha", options_.alpha},
+        {peft + "target_modules", targets}}.dump();
+  }
   io::write_safetensors(path, out, metadata);
 }
 

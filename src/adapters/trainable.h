@@ -45,7 +45,8 @@ class TrainableAdapter {
   size_t layers() const { return layers_.size(); }
   int64_t elements() const;  // of all factors
 
-  // The file; `tensors`: the factors by the names of weights(), perhaps behind a prefix.
+  // The file; `tensors`: the factors by the names of weights(), perhaps behind a prefix. Throws
+  // Error for numbers that the dtype does not hold.
   void write(const std::string& path, const NamedTensors& tensors, const std::string& prefix,
              const WritingOptions& how) const;
 

@@ -6,6 +6,7 @@
 
 #include "base/choices.h"
 #include "base/error.h"
+#include "diffusion/field_use.h"
 
 namespace ebb {
 namespace {
@@ -55,15 +56,18 @@ const FieldUse& use_of(std::string_view field) {
 
 bool only_training(std::string_view field) { return use_of(field).training; }
 
+bool applies(std::string_view field, std::string_view precond) {
+  const std::vector<std::string_view>& preconds = use_of(field).preconds;
+  return preconds.empty() || std::ranges::find(preconds, precond) != preconds.end();
+}
+
 void check_applies(std::string_view field, std::string_view precond) {
+  if (applies(field, precond)) return;
   const std::vector<std::string_view>& preconds = use_of(field).preconds;
   std::string all;
-  for (const std::string_view p : preconds) {
-    if (p == precond) return;
+  for (const std::string_view p : preconds)
     all += str(all.empty() ? "" : p == preconds.back() ? " or " : ", ", p);
-  }
-  require(preconds.empty(), "diffusion: ", field, " is for precond ", all, " (the model's is ",
-          precond, ")");
+  fail("diffusion: ", field, " is for precond ", all, " (the model's is ", precond, ")");
 }
 
 void check(const DiffusionConfig& c) {

@@ -45,12 +45,7 @@ struct Source {
 bool is_floating(const io::TensorEntry& e) { return e.dtype && ebb::is_float(*e.dtype); }
 // Rounded; what does not fit is an Error.
 Tensor cast(const Tensor& t, DType dtype, const std::string& name) {
-  if (t.dtype() == dtype) return t;
-  Tensor out = t.to(dtype);
-  if (const std::string wrong = train::not_finite_in(name, out); !wrong.empty())
-    require(!train::not_finite_in(name, t).empty(), "convert: ", name, " has numbers beyond ",
-            name_of(dtype), " (", wrong, ")");
-  return out;
+  return train::rounded(name, t, dtype, "convert");
 }
 
 void give(const Tensor& t, const io::ByteSink& out) {

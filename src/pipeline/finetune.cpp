@@ -5,6 +5,7 @@
 
 #include "base/choices.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -47,6 +48,13 @@ Tensor weight_of(const nn::Weight& w, const WeightStore& store) {
   return nn::from_file(w, {.name = w.name, .transposed = stored.transposed}, bytes.to(DType::f32));
 }
 
+// Residuals of control networks and features of adapters are `rare`, and none is trained with.
+void check_conditions(const LoadedModel& m, const std::string& file) {
+  for (const nn::Condition& c : m.model->conditions(m.config))
+    require(c.rare || TrainTexts::gives(c.name), "train: the network needs the input '", c.name,
+            "' beside captions, which training does not give yet  ", file);
+}
+
 CheckpointParts open_checkpoint(const FinetuneRequest& r) {
   PartFiles files{.model = r.train.model, .autoencoder = r.config.vae, .variant = r.config.variant};
   if (!r.config.text_encoder.empty()) files.text_encoders = {r.config.text_encoder};
@@ -55,7 +63,26 @@ CheckpointParts open_checkpoint(const FinetuneRequest& r) {
           "train: the checkpoint has control networks, which are "
           "not trained  ",
           r.train.model);
+  check_conditions(out.denoiser, r.train.model);
   return out;
+}
+
+// What a run began with stays; `recorded` is empty in new runs.
+void keep(std::string& recorded, const std::string& now, std::string_view what,
+          const std::string& file) {
+  require(recorded.empty() || recorded == now, "resume: ", what,
+          " is not the one that the run began with  ", file);
+  recorded = now;
+}
+
+std::string hash_of(const train::Captioned& data) {
+  uint64_t h = 0;
+  for (const train::CaptionedPicture& p : data.pictures) {
+    h = splitmix64(h ^ p.hash);
+    h = splitmix64(h ^ fnv1a(p.caption));
+    h = splitmix64(h ^ static_cast<uint64_t>(p.repeats));
+  }
+  return str(h);
 }
 
 std::string cache_folder(const FinetuneRequest& r) {
@@ -88,6 +115,13 @@ void check(const FinetuneConfig& f) {
     require(f.rank == defaults.rank && f.factor == defaults.factor && f.alpha == defaults.alpha &&
                 f.targets == defaults.targets && f.names == defaults.names,
             "adapter: rank, factor, alpha, targets and names are an adapter's (--adapter lora)");
+    // the files of a run have all components, of its checkpoint alone
+    for (const auto& [flag, file] : {std::pair{"--vae", f.vae}, {"--text-encoder", f.text_encoder}})
+      require(
+          file.empty(), "train: ", flag,
+          " is for adapters (--adapter lora): a whole network is written with the "
+          "checkpoint's own autoencoder and text encoders, not with those it was trained with  ",
+          file);
   }
   train::check(f.bucket_options());
   train::check(f.caption_options());
@@ -100,18 +134,17 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
       parts_(open_checkpoint(request_)),
       cache_(cache_folder(request_), request_.say) {
   read_weights();
-  read_pictures();
   latents_ = std::make_unique<TrainLatents>(parts_, context, cache_);
   texts_ = std::make_unique<TrainTexts>(parts_, context, cache_);
+  keep(f_.base_encoders, str(fnv1a(latents_->settings()), ' ', fnv1a(texts_->settings())),
+       "the autoencoder or a text encoder", c_.model);
+  read_pictures();
   encode_all();
 }
 
 void Finetune::read_weights() {
   const LoadedModel& m = parts_.denoiser;
-  const std::string base = hash_text(*m.weights);
-  require(f_.base.empty() || f_.base == base,
-          "resume: the checkpoint is not the one that the run began with  ", c_.model);
-  f_.base = base;
+  keep(f_.base, hash_text(*m.weights), "the checkpoint", c_.model);
   weights_ = weights_of(*m.model, m.config);
   for (const nn::Weight& w : weights_) {
     request_.between();
@@ -130,6 +163,7 @@ void Finetune::read_pictures() {
                                           .threads = c_.threads,
                                           .between = request_.between});
   for (const std::string& w : data_.warnings) request_.say(w);
+  keep(f_.base_data, hash_of(data_), "the data (pictures, captions or repeats)", c_.data);
   std::vector<train::BucketOrder::Item> items;
   for (const train::CaptionedPicture& p : data_.pictures) {
     try {
@@ -152,6 +186,7 @@ void Finetune::read_pictures() {
 
 void Finetune::encode_all() {
   const auto count = std::ssize(data_.pictures);
+  empty_ = texts_->of("", order_->buckets().front().size, true);
   for (int64_t i = 0; i < count; ++i) {
     const auto k = static_cast<size_t>(i);
     const train::CaptionedPicture& p = data_.pictures[k];
@@ -169,9 +204,9 @@ void Finetune::encode_all() {
   }
   latents_->release();
   if (!f_.shuffle_tags) texts_->release();
-  if (const auto& cut = texts_->cut(); !cut.empty())
-    request_.say(str(cut.size(), cut.size() == 1 ? " caption is" : " captions are",
-                     " cut after 75 tokens, the first: ", *cut.begin()));
+  if (const auto& cut = texts_->cut(); cut.count > 0)
+    request_.say(str(cut.count, cut.count == 1 ? " caption is" : " captions are",
+                     " cut after 75 tokens, the first: ", cut.first));
 }
 
 // ---- batches -------------------------------------------------------------------------------
@@ -194,7 +229,7 @@ void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t
   const auto k = static_cast<size_t>(picture);
   const std::string caption =
       train::caption_of(data_.pictures[k].caption, f_.caption_options(), c_.seed, image);
-  const bool kept = !f_.shuffle_tags || caption.empty();
+  const bool kept = !f_.shuffle_tags || caption.empty(), none_cut = texts_->cut().count == 0;
   for (const auto& [name, value] : texts_->of(caption, fits_[k].bucket, kept)) {
     if (row == 0) {
       std::vector<int64_t> sizes = value.shape().sizes();
@@ -203,6 +238,8 @@ void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t
     }
     put_row(to.at(name), row, value);
   }
+  if (none_cut && texts_->cut().count > 0)  // of those that encode_all() left to the batches
+    request_.say(str("captions are cut after 75 tokens, the first: ", texts_->cut().first));
 }
 
 NamedTensors Finetune::batch(int64_t number) {
@@ -230,13 +267,12 @@ std::vector<Graph> Finetune::losses() {
   for (const auto& b : order_->buckets()) sizes.push_back(b.size);
   std::ranges::stable_sort(sizes, std::greater(),
                            [](train::PictureSize s) { return s.width * s.height; });
-  const NamedTensors texts = texts_->of("", sizes[0], true);
   std::vector<nn::Condition> conditions;
-  for (const nn::Condition& c : m.model->conditions(m.config))
-    if (const auto it = texts.find(c.name); it != texts.end()) {
-      c.check_shape(it->second.shape(), 1, "train");
-      conditions.push_back(c.sized_as(it->second));
-    }
+  for (const nn::Condition& c : m.model->conditions(m.config)) {
+    if (!TrainTexts::gives(c.name)) continue;
+    c.check_shape(empty_.at(c.name).shape(), 1, "train");
+    conditions.push_back(c.sized_as(empty_.at(c.name)));
+  }
   std::vector<Graph> out;
   const int64_t factor = latents_->factor();
   for (const train::PictureSize s : sizes) {

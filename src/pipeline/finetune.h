@@ -30,7 +30,8 @@ struct FinetuneConfig {
   int64_t bucket_step = 64, bucket_min = 256, bucket_max = 1024, keep_tags = 0;
   double caption_dropout = 0;
   std::string caption_prefix, cache_dir;
-  std::string base;  // a hash of the weights that the run began with; no flag
+  // Hashes of what the run began with; no flags.
+  std::string base, base_encoders, base_data;
 
   void fields(auto&& f) {
     f("adapter", adapter, "what is trained in place of the network; none: the network itself");
@@ -57,6 +58,8 @@ struct FinetuneConfig {
     f("caption_prefix", caption_prefix, "text before every caption");
     f("cache_dir", cache_dir, "folder of latents and text states; empty: cache/ in `out`");
     f("base", base, "hash of the weights that the run began with");
+    f("base_encoders", base_encoders, "of the autoencoder and the text encoders, and their use");
+    f("base_data", base_data, "of the pictures and captions");
   }
   void choices(auto&& f) { f("save_dtype", save_dtype, {"f32", "f16", "bf16"}); }
 
@@ -119,6 +122,7 @@ class Finetune {
   TensorCache cache_;
   std::unique_ptr<TrainLatents> latents_;
   std::unique_ptr<TrainTexts> texts_;
+  NamedTensors empty_;                  // the conditions of the empty caption
   mutable std::set<std::string> said_;  // of the files that were written
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -99,6 +100,11 @@ TrainTexts::TrainTexts(const CheckpointParts& parts, const Context& context, Ten
                                        DType::f32, context);
 }
 
+bool TrainTexts::gives(std::string_view condition) {
+  return condition == nn::text_states || condition == nn::pooled_text ||
+         condition == nn::size_numbers;
+}
+
 NamedTensors TrainTexts::made(const std::string& caption, train::PictureSize size) {
   std::vector<std::string> warnings;
   NamedTensors out =
@@ -109,7 +115,7 @@ NamedTensors TrainTexts::made(const std::string& caption, train::PictureSize siz
 
 NamedTensors TrainTexts::of(const std::string& caption, train::PictureSize size, bool kept) {
   NamedTensors out = kept ? cached(caption, size) : made(caption, size);
-  if (out.erase(cut_key) > 0) cut_.insert(caption);
+  if (out.erase(cut_key) > 0 && cut_.count++ == 0) cut_.first = caption;
   return out;
 }
 

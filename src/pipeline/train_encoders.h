@@ -3,8 +3,8 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/checkpoint_parts.h"
@@ -25,6 +25,7 @@ class TrainLatents {
   NamedTensors of(const train::CaptionedPicture& picture, const train::Fit& fit, bool mirrored);
   int64_t factor() const { return factor_; }  // pixels to a latent, along each side
   void release() { encoder_.release(); }
+  const std::string& settings() const { return settings_; }
 
  private:
   TensorCache& cache_;
@@ -40,9 +41,16 @@ class TrainTexts {
   // The conditions of one image, [1,...] by name. `kept`: in the cache; others are made each time.
   NamedTensors of(const std::string& caption, train::PictureSize size, bool kept);
   void release() { stage_->release(); }
-  // Captions of which the end was cut off, so far.
-  const std::set<std::string>& cut() const { return cut_; }
+  // Captions of which the end was cut off, so far, as often as they were asked for.
+  struct Cut {
+    int64_t count = 0;
+    std::string first;
+  };
+  const Cut& cut() const { return cut_; }
   bool reads_sizes() const { return reads_sizes_; }
+  // Whether a condition of that name is made of captions.
+  static bool gives(std::string_view condition);
+  const std::string& settings() const { return settings_; }
 
  private:
   NamedTensors cached(const std::string& caption, train::PictureSize size);
@@ -50,9 +58,9 @@ class TrainTexts {
 
   TensorCache& cache_;
   std::unique_ptr<TextStage> stage_;
-  std::string settings_;
+  std::string settings_;  // likewise
   bool reads_sizes_ = false;
-  std::set<std::string> cut_;
+  Cut cut_;
 };
 
 }  // namespace ebb

@@ -115,6 +115,16 @@ void check_finite(const std::string& name, const Tensor& t, const std::string& p
   if (!wrong.empty()) fail_not_finite(wrong, path);
 }
 
+Tensor rounded(const std::string& name, const Tensor& t, DType dtype, std::string_view subject) {
+  if (t.dtype() == dtype) return t;
+  Tensor out = t.to(dtype);
+  const int64_t at = find_not_finite(out.type(), out.raw());
+  require(at < 0 || !not_finite_in(name, t).empty(), subject, ": ", name, " has numbers beyond ",
+          name_of(dtype), " (element ", at,
+          at < 0 ? "" : str(" is ", element(t.type(), t.raw(), at)), ")");
+  return out;
+}
+
 int64_t host_bytes(const nn::Weights& weights, int64_t copies) {
   int64_t bytes = 0;
   for (const nn::Weight& w : weights)

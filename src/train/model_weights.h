@@ -50,6 +50,9 @@ std::shared_ptr<WeightStore> described_weights(const nn::Weights& weights);
 // "w has nan as element 7" of the first element that is not finite; "" if all are.
 std::string not_finite_in(const std::string& name, const Tensor& t);
 void check_finite(const std::string& name, const Tensor& t, const std::string& path);
+// In this dtype. Throws Error, which begins with `subject`, for finite numbers that it does not
+// hold.
+Tensor rounded(const std::string& name, const Tensor& t, DType dtype, std::string_view subject);
 // Bytes of `copies` of every trained weight, and one of every other, in f32.
 int64_t host_bytes(const nn::Weights& weights, int64_t copies);
 // Throws Error unless these fit into the machine's free memory; `what`: of whom, what these are.

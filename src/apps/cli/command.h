@@ -62,6 +62,8 @@ void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& grou
 using FieldTexts = std::vector<std::pair<std::string, std::string>>;
 // `training`: those that training may override.
 enum class Overrides : uint8_t { sampling, training };
+// Training from captions drops them as data, and levels of sampling are no matter of it.
+bool is_offered(std::string_view field, Overrides which);
 void add_overrides(CLI::App& app, FieldTexts& texts, Overrides which = Overrides::sampling);
 // A positional argument.
 enum class Positional { required, optional };
@@ -90,5 +92,7 @@ std::string in_run_folder(const std::string& checkpoint, std::string_view file);
 std::string flag_of(std::string_view field);
 // The value of a flag in raw arguments; "" if it is not there.
 std::string flag_value(const std::vector<std::string>& words, std::string_view flag);
+// Whether a switch is on in raw arguments: --resume, --resume=true.
+bool is_on(const std::vector<std::string>& words, const std::string& flag);
 
 }  // namespace ebb::cli

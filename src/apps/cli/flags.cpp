@@ -53,7 +53,6 @@ void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& grou
   }
 }
 
-// Captions are dropped by the data; levels of sampling are no matter of training.
 bool is_offered(std::string_view field, Overrides which) {
   if (which == Overrides::sampling) return !only_training(field);
   return field != "label_dropout" && field != "learn_sigma" && field != "vb_weight" &&
@@ -155,6 +154,16 @@ std::string flag_value(const std::vector<std::string>& words, std::string_view f
     if (words[i] == flag && i + 1 < words.size()) return words[i + 1];
   }
   return "";
+}
+
+bool is_on(const std::vector<std::string>& words, const std::string& flag) {
+  bool on = false;
+  const Field field{flag, &on, ""};
+  for (const std::string& w : words) {
+    if (w == flag) on = true;
+    if (w.starts_with(flag + "=")) set_field(field, std::string_view(w).substr(flag.size() + 1));
+  }
+  return on;
 }
 
 }  // namespace ebb::cli

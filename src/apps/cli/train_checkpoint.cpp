@@ -12,6 +12,7 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "diffusion/field_use.h"
 #include "diffusion/solver/run.h"
 #include "pipeline/finetune.h"
 #include "pipeline/finetune_metadata.h"
@@ -37,7 +38,7 @@ constexpr std::string_view without_part[] = {
     "size",         "channels",   "classes",          "limit",   "cache", "shard",
     "sample_every", "validation", "validation_every", "augment", "gpus"};
 // Settings of a checkpoint that a run keeps: its weights are of them.
-constexpr std::string_view kept[] = {"adapter", "rank", "factor", "alpha", "targets", "base"};
+constexpr std::string_view kept[] = {"adapter", "rank", "factor", "alpha", "targets"};
 
 std::vector<Field> train_fields(train::TrainConfig& c) {
   std::vector<Field> out = fields_of(c);
@@ -49,7 +50,7 @@ std::vector<Field> train_fields(train::TrainConfig& c) {
 
 std::vector<Field> finetune_fields(FinetuneConfig& c) {
   std::vector<Field> out = fields_of(c);
-  std::erase_if(out, [](const Field& f) { return f.name == "base"; });
+  std::erase_if(out, [](const Field& f) { return f.name.starts_with("base"); });
   return out;
 }
 
@@ -73,12 +74,10 @@ void read_run(Options& o, const std::string& folder) {
   o.before = o.request.config;
   DiffusionConfig d;
   set_fields_json(fields_of(d), info.run.diffusion_config, file);
-  for (const Field& f : fields_of(d)) {
-    const DiffusionConfig defaults;
-    DiffusionConfig copy = defaults;
-    if (field_text(f) != field_text(find_field(fields_of(copy), f.name, "diffusion")))
+  // of whatever value: the checkpoint's own may be another
+  for (const Field& f : fields_of(d))
+    if (is_offered(f.name, Overrides::training) && applies(f.name, d.precond))
       o.request.diffusion.emplace_back(f.name, field_text(f));
-  }
   o.resumes = true;
 }
 
@@ -133,12 +132,6 @@ int run(Options& o) {
   return run_training(finetune->job(), context, o.json);
 }
 
-bool resumes(const std::vector<std::string>& words) {
-  return std::ranges::any_of(words, [](const std::string& w) {
-    return w == "--resume" || w == "--resume=true" || w == "--resume=on";
-  });
-}
-
 bool is_model_name(const std::string& name) {
   try {
     find_model(name);
@@ -159,7 +152,7 @@ bool trains_checkpoint(const std::vector<std::string>& words) {
   if (const std::string model = flag_value(words, "--model"); !model.empty())
     return !is_model_name(model) && (fs::exists(model) || model.find('/') != std::string::npos ||
                                      model.ends_with(".safetensors") || model.ends_with(".ckpt"));
-  if (!resumes(words)) return false;
+  if (!is_on(words, "--resume")) return false;
   const std::string folder = folder_of(words);
   return !train::checkpoint_steps(folder).empty() &&
          train::last_model_info(folder).run.task == finetune_task;
@@ -168,7 +161,7 @@ bool trains_checkpoint(const std::vector<std::string>& words) {
 std::function<int()> bind_checkpoint_training(CLI::App& app,
                                               const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
-  if (resumes(words)) {
+  if (is_on(words, "--resume")) {
     read_run(*o, folder_of(words));
   } else {
     const std::string adapter = flag_value(words, "--adapter");

@@ -205,17 +205,6 @@ void read_run(Options& o, const std::string& folder, const std::string& model_fl
   o.before = fixed_settings(o);
 }
 
-// Whether a switch is on in raw arguments: --resume, --resume=true.
-bool is_on(const std::vector<std::string>& words, const std::string& flag) {
-  bool on = false;
-  const Field field{flag, &on, ""};
-  for (const std::string& w : words) {
-    if (w == flag) on = true;
-    if (w.starts_with(flag + "=")) set_field(field, std::string_view(w).substr(flag.size() + 1));
-  }
-  return on;
-}
-
 // Throws Error for --image-size and its like.
 void check_no_decided(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
