@@ -140,6 +140,8 @@ TEST_F(cli_train_checkpoint, mistakes__are_one_error_and_leave_nothing) {
       EXPECT_NE(line(str("--steps 1 --adapter ", kind, " --rank ", rank))
                     .find(str("rank: must be from 1 to 4096 (", rank, ")")),
                 std::string::npos);
+  EXPECT_NE(line("--steps 1 --adapter lora --alpha 1e39").find("finite in f32 (1e+39)"),
+            std::string::npos);
   EXPECT_NE(line("--steps 1 --size 64").find("unknown argument '--size'"), std::string::npos);
   EXPECT_NE(line("--steps 1 --keep-tags 2").find("is for shuffle_tags"), std::string::npos);
 }

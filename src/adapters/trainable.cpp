@@ -58,8 +58,9 @@ void check(const TrainableOptions& o) {
           o.sizes.factor, ")");
   require(o.sizes.rank >= 1 && o.sizes.rank <= largest, "rank: must be from 1 to ", largest, " (",
           o.sizes.rank, ")");
-  require(o.alpha > 0 && std::isfinite(o.alpha), "alpha: must be above 0 and finite (", o.alpha,
-          ")");
+  const auto written = static_cast<float>(o.alpha);  // as files have it
+  require(written > 0 && std::isfinite(written), "alpha: must be above 0 and finite in f32 (",
+          o.alpha, ")");
   require(!o.targets.empty(), "targets: must name a part of layers");
   for (const Factor& f : kind.factors(o.sizes, {o.sizes.rank, o.sizes.rank}))
     suffix_of(kind, f.role, o.names);
