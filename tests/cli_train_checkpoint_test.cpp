@@ -142,6 +142,9 @@ TEST_F(cli_train_checkpoint, mistakes__are_one_error_and_leave_nothing) {
                 std::string::npos);
   EXPECT_NE(line("--steps 1 --adapter lora --alpha 1e39").find("finite in f32 (1e+39)"),
             std::string::npos);
+  EXPECT_NE(
+      line("--steps 1 --precond flow").find("must be eps, v or what the checkpoint has (eps)"),
+      std::string::npos);
   EXPECT_NE(line("--steps 1 --size 64").find("unknown argument '--size'"), std::string::npos);
   EXPECT_NE(line("--steps 1 --keep-tags 2").find("is for shuffle_tags"), std::string::npos);
 }

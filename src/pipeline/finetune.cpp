@@ -55,9 +55,21 @@ void check_conditions(const LoadedModel& m, const std::string& file) {
             "' beside captions, which training does not give yet  ", file);
 }
 
+// A file can say that it predicts v, or by nothing that it predicts eps. Another prediction would
+// be sampled as one of them without a word, unless the checkpoint brought it and its marks.
+void check_prediction(const FinetuneRequest& r, const PartFiles& files) {
+  for (const auto& [field, value] : r.diffusion) {
+    if (field != "precond" || value == "eps" || value == "v") continue;
+    const std::string own = load_parts(files).denoiser.diffusion.precond;
+    require(value == own, "train: --precond must be eps, v or what the checkpoint has (", own,
+            "), as its file could not say another (", value, ")  ", r.train.model);
+  }
+}
+
 CheckpointParts open_checkpoint(const FinetuneRequest& r) {
   PartFiles files{.model = r.train.model, .autoencoder = r.config.vae, .variant = r.config.variant};
   if (!r.config.text_encoder.empty()) files.text_encoders = {r.config.text_encoder};
+  check_prediction(r, files);
   CheckpointParts out = load_parts(files, r.diffusion);
   require(out.denoiser.controls.empty(),
           "train: the checkpoint has control networks, which are "
