@@ -196,9 +196,9 @@ TEST_F(cli_train_checkpoint, network_with_inputs_that_captions_do_not_give__is_r
   Part inpainting = unet();
   inpainting.fields.insert(1, "extra_channels=5 ");
   const std::string file = checkpoint({inpainting, text(), autoencoder()}, "inpainting");
-  const std::string error =
-      error_line(str("train --device cpu --model ", file, " --data ", data(),
-                     " --adapter lora --resolution 64 --steps 1 --out ", folder_ / "run"));
+  const std::string error = error_line(
+      str("train --device cpu --model ", file, " --data ", data(),
+          " --adapter lora --resolution 64 --bucket-min 64 --steps 1 --out ", folder_ / "run"));
   EXPECT_NE(error.find("needs the input 'concat'"), std::string::npos) << error;
 }
 
