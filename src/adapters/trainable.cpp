@@ -1,7 +1,6 @@
 #include "adapters/trainable.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -16,14 +15,9 @@
 namespace ebb::adapters {
 namespace {
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 const AdapterKind& kind_of(const std::string& name) {
   for (const AdapterKind* k : all_kinds())
-    if (k->factors && lower(k->name) == lower(name)) return *k;
+    if (k->factors && small_letters(k->name) == small_letters(name)) return *k;
   fail_unknown("adapter: unknown kind", name, trainable_kinds());
 }
 
@@ -47,7 +41,7 @@ std::string suffix_of(const AdapterKind& kind, const std::string& role, FileName
 std::vector<std::string> trainable_kinds() {
   std::vector<std::string> out;
   for (const AdapterKind* k : all_kinds())
-    if (k->factors) out.push_back(lower(k->name));
+    if (k->factors) out.push_back(small_letters(k->name));
   return out;
 }
 

@@ -199,6 +199,8 @@ void Finetune::read_pictures() {
 void Finetune::encode_all() {
   const auto count = std::ssize(data_.pictures);
   empty_ = texts_->of("", order_->buckets().front().size, true);
+  if (!f_.shuffle_tags && f_.caption_dropout > 0)
+    for (const auto& b : order_->buckets()) texts_->of("", b.size, true);
   for (int64_t i = 0; i < count; ++i) {
     const auto k = static_cast<size_t>(i);
     const train::CaptionedPicture& p = data_.pictures[k];
@@ -209,7 +211,6 @@ void Finetune::encode_all() {
       train::CaptionOptions whole = f_.caption_options();
       whole.dropout = 0;
       texts_->of(train::caption_of(p.caption, whole, c_.seed, 0), fits_[k].bucket, true);
-      if (f_.caption_dropout > 0) texts_->of("", fits_[k].bucket, true);
     }
     request_.between();
     if (cache_.made() > before) request_.progress(i + 1, count);

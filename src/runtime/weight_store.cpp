@@ -310,14 +310,21 @@ Expression expression_at(const Graph& g, int32_t value) {
 
 }  // namespace
 
-WeightStore::OnDevice* WeightStore::on(const Device& device) {
-  const auto found = std::ranges::find_if(
-      on_device_, [&](const auto& entry) { return entry.first.get() == &device; });
-  return found == on_device_.end() ? nullptr : &found->second;
+namespace {
+
+// What is kept for a device, or null.
+auto* find_on(auto& kept, const Device& device) {
+  const auto found =
+      std::ranges::find_if(kept, [&](const auto& entry) { return entry.first.get() == &device; });
+  return found == kept.end() ? nullptr : &found->second;
 }
 
+}  // namespace
+
+WeightStore::OnDevice* WeightStore::on(const Device& device) { return find_on(on_device_, device); }
+
 const WeightStore::Values* WeightStore::values_on(const Device& device) const {
-  const OnDevice* const here = const_cast<WeightStore*>(this)->on(device);
+  const OnDevice* const here = find_on(on_device_, device);
   return here ? &here->values : nullptr;
 }
 

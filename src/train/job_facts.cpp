@@ -20,7 +20,7 @@ std::vector<ranks::Fact> facts_of(const TrainJob& job, const Context& context) {
           device_fact(*context.device),
           {"checkpoint", last < 0 ? "none" : str(last)},
           {"contents of the checkpoint",
-           last < 0 ? "none" : str(checkpoint_hash(job.config.out, last))}};
+           last < 0 || !job.ranks ? "none" : str(checkpoint_hash(job.config.out, last))}};
 }
 
 }  // namespace ebb::train

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <exception>
 #include <filesystem>
 #include <thread>
 
 #include "base/error.h"
+#include "base/names.h"
 
 namespace ebb::train {
 
@@ -34,8 +34,7 @@ void parallel(int64_t n, int64_t threads, const std::function<void(int64_t)>& wo
 }
 
 bool is_picture_name(std::string_view name) {
-  std::string end = std::filesystem::path(name).extension().string();
-  std::ranges::transform(end, end.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string end = small_letters(std::filesystem::path(name).extension().string());
   return end == ".png" || end == ".jpg" || end == ".jpeg" || end == ".webp";
 }
 

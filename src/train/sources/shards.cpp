@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "io/tar.h"
 #include "train/captioned.h"
 #include "train/many_files.h"
@@ -60,8 +61,8 @@ void list_shard(const std::string& path, const CaptionedOptions& options, Captio
     const size_t slash = m.name.rfind('/'), base = slash == std::string::npos ? 0 : slash + 1;
     const size_t dot = m.name.find('.', base);
     if (dot == std::string::npos || dot == base) continue;
-    std::string key = m.name.substr(0, dot), rest = m.name.substr(dot + 1), name = m.name;
-    std::ranges::transform(rest, rest.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string key = m.name.substr(0, dot), name = m.name;
+    const std::string rest = small_letters(m.name.substr(dot + 1));
     require(samples[key].members.emplace(rest, std::move(m)).second,
             "data: a member is there twice ('", name, "')  ", path);
   }
