@@ -3,6 +3,7 @@
 CUDA graphs, and give dense results."""
 
 import torch
+from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
 from . import reference
@@ -18,11 +19,6 @@ def _trains(*tensors):
 _NAMES = {None: ""} | {dtype: name for name, dtype in reference.DTYPES.items()}
 
 
-def _is_seen():
-    """Whether compilers, tracers or transforms see a call: they see the operator itself."""
-    return torch.compiler.is_compiling() or torch._C._is_tracing() or _transforms()
-
-
 def _has_only_a_device():
     """Of modes of functions, which see the calls, whether there is one alone, a default device, as
     torch.set_default_device() leaves it. It changes what makes tensors of none."""
@@ -35,52 +31,64 @@ def _has_only_a_device():
 # Subclasses see the calls too, and so do the proxies of tracers.
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
+# A call asks each of these once, so they are not looked up.
+_is_compiling, _is_tracing = torch.compiler.is_compiling, torch._C._is_tracing
+_has_functorch, _is_grad_enabled = torch._C._are_functorch_transforms_active, torch.is_grad_enabled
+_has_function_mode = torch._C._is_torch_function_mode_enabled
+_dispatch_modes, _has_autocast = torch._C._len_torch_dispatch_stack, torch._C._is_any_autocast_enabled
+
 
 def _op(name):
     """The operator. Where nothing wants a gradient it is called below autograd, whose part of an
     operator is in Python and takes longer than all else on the host; and with one number for its
-    attributes, each of which takes torch as long as the call."""
+    attributes, each of which takes torch as long as the call.
+
+    A call is one function of Python, for each more takes a tenth of a microsecond.
+    """
     function = _functions[name]
     forward, autocast = function.forward, function.entry.autocast
     unnumbered = _below_autograd(forward._op)  # without the overload's own __call__
     if not function.has_gradients:
         return _without_gradients(forward, unnumbered)
-    numbered = function.numbered._op
+    numbered, numbers, number_of = function.numbered._op, function.numbers, function.number_of
     operands, is_list = len(function.operands), function.is_list
 
-    def plain(arguments, given, tensors):
-        if torch.is_grad_enabled():
-            for x in tensors:
-                if x is not None and x.requires_grad:
-                    return forward(*arguments)
-        if torch._C._len_torch_dispatch_stack() or (
-            autocast and torch._C._is_any_autocast_enabled()
-        ):
-            return unnumbered(*arguments)
-        number = function.number_of(arguments[operands:])
-        return unnumbered(*arguments) if number is None else numbered(*given, number)
-
     def call(*arguments):
-        if _is_seen():
+        # compilers, tracers and transforms see the operator itself
+        if _is_compiling() or _is_tracing() or _has_functorch() or forward_ad._current_level >= 0:
             return forward(*arguments)
-        given = arguments[:operands]
-        tensors = given[0] if is_list else given
-        for x in tensors:
-            if x is not None and type(x) not in _PLAIN:
-                return forward(*arguments)
-        if not torch._C._is_torch_function_mode_enabled():
-            return plain(arguments, given, tensors)
+        given, trained, seen = arguments[:operands], False, _has_function_mode()
+        for x in given[0] if is_list else given:
+            if x is not None:
+                if type(x) not in _PLAIN:
+                    return forward(*arguments)
+                trained = trained or not seen and x.requires_grad  # modes see that too
+        if seen:
+            return under_modes(arguments)
+        if trained and _is_grad_enabled():
+            return forward(*arguments)
+        if _dispatch_modes() or autocast and _has_autocast():
+            return unnumbered(*arguments)
+        try:
+            number = numbers[arguments[operands:]]
+        except (KeyError, TypeError):
+            number = number_of(arguments[operands:])
+            if number is None:
+                return unnumbered(*arguments)
+        return numbered(*given, number)
+
+    def under_modes(arguments):
         if not _has_only_a_device():
             return forward(*arguments)
         with torch._C.DisableTorchFunction():
-            return plain(arguments, given, tensors)
+            return call(*arguments)
 
     return call
 
 
 def _without_gradients(forward, unnumbered):
     def call(*arguments):
-        seen = _is_seen() or torch._C._is_torch_function_mode_enabled()
+        seen = _is_compiling() or _is_tracing() or _transforms() or _has_function_mode()
         return (forward if seen else unnumbered)(*arguments)
 
     return call
