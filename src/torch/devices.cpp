@@ -84,11 +84,11 @@ functions::Library& library_of(const TorchDevice& device) {
   };
   static std::array<Slot, 65> slots;  // the CPU, then GPUs by their indices
   const bool cpu = device.type == codes().cpu;
-  require(cpu || (device.type == codes().cuda && shim().current_cuda_stream != nullptr),
-          "ebb_kernels: runs on cpu and cuda (got ", device.text(), ")");
+  if (!cpu && (device.type != codes().cuda || shim().current_cuda_stream == nullptr))
+    fail("ebb_kernels: runs on cpu and cuda (got ", device.text(), ")");
   const size_t at = cpu ? 0 : static_cast<size_t>(device.index) + 1;
-  require(at < slots.size(), "ebb_kernels: no more than ", slots.size() - 1, " GPUs (got ",
-          device.text(), ")");
+  if (at >= slots.size())
+    fail("ebb_kernels: no more than ", slots.size() - 1, " GPUs (got ", device.text(), ")");
   Slot& slot = slots[at];
   if (functions::Library* const made = slot.made.load(std::memory_order_acquire)) return *made;
   // no std::call_once, which an exception must not cross where the unwinder is linked in (raise.h)

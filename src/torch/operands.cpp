@@ -77,8 +77,9 @@ void Operands::copy(size_t i) {
 void Operands::find_device(size_t i, bool first) {
   const TorchDevice d = TorchDevice::of(tensors_[i]);
   if (first) device_ = d;
-  require(d == device_, "ebb_kernels: ", f_.name, ": '", name(i), "' is on another device (",
-          d.text(), ") than the operands before it (", device_.text(), ")");
+  if (d == device_) return;  // no text is made for an error that is none
+  fail("ebb_kernels: ", f_.name, ": '", name(i), "' is on another device (", d.text(),
+       ") than the operands before it (", device_.text(), ")");
 }
 
 std::string Operands::name(size_t i) const {
@@ -99,8 +100,8 @@ TensorRef Operands::ref(size_t i) const {
   check(shim().get_strides(t, &strides), "reading a tensor");
   check(shim().get_dtype(t, &dtype), "reading a tensor");
   const std::optional<DType> known = dtype_of_code(dtype);
-  require(known.has_value(), "ebb_kernels: ", f_.name, ": '", name(i),
-          "' must be float32, bfloat16 or float16");
+  if (!known)
+    fail("ebb_kernels: ", f_.name, ": '", name(i), "' must be float32, bfloat16 or float16");
   out.dtype = *known;
   out.present = true;
   out.sizes = {sizes, static_cast<size_t>(rank)};
