@@ -23,7 +23,7 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.label; }
 
-std::vector<Case> cases() {
+std::vector<Case> norms_and_products() {
   using T = std::string;
   const Shape none{}, row{1, 4096}, weight{4096};
   const int64_t x_and_weight = 3;
@@ -79,6 +79,41 @@ std::vector<Case> cases() {
            {{"act", T("none")}, {"needs", x_and_weight}},
            2,
            2e-6 * 2 * (1024 * 2048 + 1024 * 512 + 2048 * 512)}};
+}
+
+// Queries and keys, each with heads of its own, and their gradients: one launch, and one that
+// writes signs when the function is made.
+std::vector<Case> rotations() {
+  using T = std::string;
+  return {{"rotation_of_one_token",
+           "qk_rope",
+           {{64, 1, 32, 128}, {64, 1, 8, 128}, {64, 1, 128}, {64, 1, 128}},
+           {{"style", T("half")}},
+           2,
+           1.378},
+          {"gradient_of_rotations",
+           "qk_rope_backward",
+           {{1, 8192, 32, 128},
+            {1, 8192, 8, 128},
+            {1, 8192, 32, 128},
+            {1, 8192, 8, 128},
+            {1, 8192, 128},
+            {1, 8192, 128}},
+           {{"style", T("half")}, {"needs", int64_t{3}}},
+           2,
+           176.162},
+          {"rotated_norms",
+           "qk_norm_rope",
+           {{1, 4608, 24, 128}, {1, 4608, 6, 128}, {128}, {128}, {4608, 128}, {4608, 128}},
+           {},
+           2,
+           75.5}};
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all = norms_and_products();
+  for (const Case& c : rotations()) all.push_back(c);
+  return all;
 }
 
 class LaunchesOf : public ::testing::TestWithParam<Case> {};

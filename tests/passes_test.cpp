@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "ir/text.h"
 #include "ops/add/op.h"
 #include "ops/layer_norm/op.h"
 #include "ops/loop/op.h"
+#include "ops/loops/op.h"
 #include "ops/mse/op.h"
 #include "ops/multi_tensor_pointwise/op.h"
 #include "ops/prim/attention/op.h"
@@ -17,6 +19,7 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/rms_norm/op.h"
+#include "ops/table.h"
 #include "passes/fuse.h"
 #include "passes/fuse_loops.h"
 #include "passes/gradients.h"
@@ -222,6 +225,40 @@ TEST(fuse_horizontally, results_under_other_names__become_one_node_too) {
   verify(out, "fuse_horizontally");
   EXPECT_EQ(count(out, ops::def::multi_tensor_pointwise()), 1);
   EXPECT_EQ(count(out, ops::def::pointwise()), 0);
+}
+
+// x [2,3,heads,8], whose pairs change places, times a table that heads share, and x times another.
+Value turned(Value x, Value cos, Value sin) {
+  const Scalar y[] = {Scalar::input(0) * Scalar::input(2) + Scalar::input(1) * Scalar::input(3)};
+  const ops::Loop a{
+      .expr = Expr(4, y), .shape = x.shape().sizes(), .results = {{DType::f32}}, .swaps = {{1, 1}}};
+  return x.graph->add1(ops::def::loop(), a, {x, x, cos, sin});
+}
+
+TEST(fuse_horizontally, loops_that_differ_in_their_sizes__become_one) {
+  Graph g;
+  const Value q = g.input("q", f32({2, 3, 4, 8})), k = g.input("k", f32({2, 3, 2, 8}));
+  const Value cos = g.input("cos", f32({1, 3, 1, 8})), sin = g.input("sin", f32({1, 3, 1, 8}));
+  g.output("q", turned(q, cos, sin));
+  g.output("k", turned(k, cos, sin));
+  const Graph out = fuse_horizontally(g, [](const Signature&) { return true; });
+  verify(out, "fuse_horizontally");
+  ASSERT_EQ(count(out, ops::def::loops()), 1);
+  EXPECT_EQ(count(out, ops::def::loop()), 0);
+  expect_equal(g, out);
+  EXPECT_EQ(to_text(parse_graph(to_text(out), find_op)), to_text(out));
+  const Graph without_kernel =
+      fuse_horizontally(g, [](const Signature& s) { return s.op != &ops::def::loops(); });
+  EXPECT_EQ(count(without_kernel, ops::def::loop()), 2);
+}
+
+TEST(fuse_horizontally, loops_of_each_others_results__stay_apart) {
+  Graph g;
+  const Value q = g.input("q", f32({2, 3, 4, 8}));
+  const Value cos = g.input("cos", f32({1, 3, 1, 8})), sin = g.input("sin", f32({1, 3, 1, 8}));
+  g.output("q", turned(turned(q, cos, sin), cos, sin));
+  const Graph out = fuse_horizontally(g, [](const Signature&) { return true; });
+  EXPECT_EQ(count(out, ops::def::loops()), 0);
 }
 
 TEST(fuse_horizontally, dependent_nodes__do_not_fuse) {

@@ -75,7 +75,9 @@ F32 Builder::f32(float v) { return F32(constant(Kind::f32, std::bit_cast<uint32_
 Kernel Builder::finish(int threads, int blocks_per_processor, int64_t parameter_bytes) {
   kernel_.threads = threads;
   kernel_.blocks_per_processor = blocks_per_processor;
-  kernel_.parameter_bytes = parameter_bytes > 0 ? parameter_bytes : parameters_.size();
+  kernel_.parameter_bytes = parameter_bytes > 0 ? parameter_bytes
+                            : uses_ == 1        ? parameters_.size()
+                                                : SharedLaunch::bytes(uses_, parameters_.size());
   for (const Instruction& i : kernel_.code)
     kernel_.dynamic_shared = kernel_.dynamic_shared || i.op == Op::dynamic_shared;
   verify(kernel_);
@@ -83,6 +85,29 @@ Kernel Builder::finish(int threads, int blocks_per_processor, int64_t parameter_
 }
 
 // ---- inputs ----------------------------------------------------------------------------------
+
+void Builder::share_launch(int uses, bool alternate) {
+  require(kernel_.code.empty() && uses > 0, "codegen: ", uses, " uses of a kernel that has begun");
+  if (uses == 1) return;
+  const U32 block = block_index();
+  U32 use = u32(0), own = block;
+  if (alternate) {
+    const auto n = static_cast<uint32_t>(uses);
+    require(std::has_single_bit(n), "codegen: ", uses, " uses cannot alternate");
+    use = block & (n - 1);
+    own = block >> std::countr_zero(n);
+  }
+  for (int k = 1; k < uses && !alternate; ++k) {
+    const U32 from = param<Kind::u32>(SharedLaunch::first_block_at(k));
+    const Pred here = from <= block;
+    use = select(here, u32(static_cast<uint32_t>(k)), use);
+    own = select(here, block - from, own);
+  }
+  const U32 stride = param<Kind::u32>(SharedLaunch::stride_at);
+  use_at_ = mul_add(use, stride, u32(static_cast<uint32_t>(SharedLaunch::header_bytes(uses))));
+  use_block_ = own;
+  uses_ = uses;
+}
 
 U32 Builder::number(int64_t value) {
   require(0 <= value && value < int64_t{1} << 32, "codegen: a size or stride is too large (", value,

@@ -119,8 +119,14 @@ class Builder {
   Parameters& parameters() { return parameters_; }
 
   // Verified. `threads`: of a block, at most; blocks_per_processor: at least that many must have
-  // room by their registers. parameter_bytes: 0 for those of parameters().
+  // room by their registers. parameter_bytes: 0 for those of parameters(), of all uses.
   Kernel finish(int threads, int blocks_per_processor, int64_t parameter_bytes = 0);
+
+  // Before anything else: the launch computes `uses` of the kernel, each with parameters() of its
+  // own (see SharedLaunch) and blocks that count from 0. What follows is for the block's use.
+  // `alternate`: neighbouring blocks are of one number and of all uses, a power of two of as many
+  // blocks each; else the uses follow one another.
+  void share_launch(int uses, bool alternate);
 
   // ---- inputs and constants
   U32 u32(uint32_t v) { return U32(constant(Kind::u32, v)); }
@@ -130,9 +136,13 @@ class Builder {
   // A field of the parameter struct, `offset` bytes from its start.
   template <Kind K>
   Typed<K> param(int64_t offset) {
+    if (use_at_) return param_at<K>(use_at_, offset);
     return Typed<K>(make(Op::param, K, {}, 0, offset));
   }
-  U64 param_pointer(int64_t offset) { return U64(make(Op::pointer, Kind::u64, {}, 0, offset)); }
+  U64 param_pointer(int64_t offset) {
+    if (use_at_) return param_pointer_at(use_at_, offset);
+    return U64(make(Op::pointer, Kind::u64, {}, 0, offset));
+  }
   // The field `offset` bytes behind byte `at`, which is the same for all threads of a block.
   template <Kind K>
   Typed<K> param_at(U32 at, int64_t offset) {
@@ -145,7 +155,7 @@ class Builder {
   U32 number(int64_t value);
   // A pointer field, set at each launch; its offset is appended to `pointers`.
   U64 pointer(std::vector<int64_t>& pointers);
-  U32 block_index() { return U32(make(Op::block_index, Kind::u32, {})); }
+  U32 block_index() { return use_block_ ? use_block_ : U32(make(Op::block_index, Kind::u32, {})); }
   U32 thread_index() { return U32(make(Op::thread_index, Kind::u32, {})); }
   U32 lane(U32 thread);      // of the thread's subgroup
   U32 subgroup(U32 thread);  // of the block
@@ -218,6 +228,8 @@ class Builder {
   Target target_;
   Kernel kernel_;
   Parameters parameters_;
+  int uses_ = 1;
+  U32 use_at_, use_block_;  // of several uses: where the parameters of the block's are; the block
 };
 
 template <Kind K>

@@ -133,6 +133,7 @@ struct Instruction {
   int32_t result = -1;        // the first; they are consecutive values
   int32_t first_operand = 0;  // in Kernel::operands
   int64_t number = 0;
+  bool operator==(const Instruction&) const = default;
 };
 
 struct Value {
@@ -141,6 +142,7 @@ struct Value {
   Class of = Class::defined;
   uint64_t bits = 0;  // of a constant
   bool constant() const { return of == Class::constant; }
+  bool operator==(const Value&) const = default;
 };
 
 struct Kernel {
@@ -158,6 +160,7 @@ struct Kernel {
     return operands[static_cast<size_t>(i.first_operand + k)];
   }
   const Value& value(int32_t id) const { return values[static_cast<size_t>(id)]; }
+  bool operator==(const Kernel&) const = default;
 };
 
 // Where the region that an instruction opens ends: of `when` and `loop`, the index of their

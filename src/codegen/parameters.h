@@ -31,9 +31,45 @@ class Parameters {
   }
   int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   void* data() { return bytes_.data(); }
+  // Those of `part`, and bytes up to a multiple of 8.
+  void append(const Parameters& part) {
+    bytes_.insert(bytes_.end(), part.bytes_.begin(), part.bytes_.end());
+    bytes_.resize((bytes_.size() + 7) / 8 * 8);
+  }
 
  private:
   std::vector<char> bytes_;
+};
+
+// The parameter struct of a launch that several uses of a kernel share: the bytes from use to use
+// (u32), the first block of each use but the first (u32 each), and the struct of each.
+class SharedLaunch {
+ public:
+  static constexpr int64_t stride_at = 0;
+  static int64_t first_block_at(int use) { return 4 * int64_t{use}; }
+  static int64_t header_bytes(int uses) { return up(4 * int64_t{uses}); }
+  static int64_t bytes(int uses, int64_t use_bytes) {
+    return header_bytes(uses) + uses * up(use_bytes);
+  }
+
+  SharedLaunch(int uses, int64_t use_bytes) {
+    while (parameters_.size() < header_bytes(uses)) parameters_.add_value(uint32_t{0});
+    parameters_.set(stride_at, static_cast<uint32_t>(up(use_bytes)));
+  }
+  void add(const Parameters& use, int64_t blocks) {
+    if (added_ > 0) parameters_.set(first_block_at(added_), static_cast<uint32_t>(blocks_));
+    parameters_.append(use);
+    blocks_ += blocks;
+    ++added_;
+  }
+  int64_t blocks() const { return blocks_; }
+  Parameters& parameters() { return parameters_; }
+
+ private:
+  static int64_t up(int64_t bytes) { return (bytes + 7) / 8 * 8; }
+  int64_t blocks_ = 0;
+  int added_ = 0;
+  Parameters parameters_;
 };
 
 // Division of numbers below 2^31 by a number that only the host knows: (2 n * multiplier) / 2^32 >>

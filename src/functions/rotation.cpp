@@ -1,7 +1,7 @@
 #include "functions/rotation.h"
 
 #include "base/error.h"
-#include "ops/prim/iota/op.h"
+#include "ops/prim/literal/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/swaps.h"
@@ -25,11 +25,12 @@ Value plain_table(Value table, const Shape& x, const char* name) {
 }
 
 // -1 for the first and +1 for the second element of each pair; at `inverse` the other way round.
-Scalar sign_at(const Scalar& index, int64_t width, const RotationRule& rule) {
-  const double one = rule.inverse ? -1 : 1;
-  const Scalar second = rule.style == "half" ? 1.0 - less(index, static_cast<double>(width / 2))
-                                             : index - 2.0 * floor(0.5 * index);
-  return one * (2.0 * second - 1.0);
+// Numbers that are read, for they would be computed at every element.
+Value signs(Graph& g, const Shape& shape, const RotationRule& rule) {
+  const int64_t width = shape[-1], run = rule.style == "half" ? width / 2 : 1;
+  std::vector<double> all;
+  for (int64_t i = 0; i < width; ++i) all.push_back((i / run % 2 == 0) != rule.inverse ? -1 : 1);
+  return ops::literal(g, std::move(all), shape);
 }
 
 }  // namespace
@@ -56,12 +57,10 @@ Value rotated(Value x, Value cos, Value sin, const RotationRule& rule) {
   };
   Shape row = shape;
   for (int64_t d = 0; d + 1 < row.rank(); ++d) row[d] = 1;
-  const Value index = ops::iota(*x.graph, {.shape = row.sizes(), .dim = row.rank() - 1});
   const Value partner = ops::swap_runs(x, half ? width / 2 : 1);
   return ops::map(
-      {x, partner, as_table(cos), as_table(sin), index},
-      [&](auto v) { return v[0] * v[2] + v[1] * (sign_at(v[4], width, rule) * v[3]); },
-      std::string(name_of(x.dtype())));
+      {x, partner, as_table(cos), as_table(sin), signs(*x.graph, row, rule)},
+      [](auto v) { return v[0] * v[2] + v[1] * (v[4] * v[3]); }, std::string(name_of(x.dtype())));
 }
 
 }  // namespace ebb::functions

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "ops/loops/op.h"
 #include "ops/multi_tensor_pointwise/op.h"
 #include "passes/expression_node.h"
 
@@ -11,11 +12,16 @@ namespace ebb {
 namespace {
 
 constexpr int64_t most_elements = int64_t{1} << 24;
+// Of loops, whose parts are few and stand side by side.
+constexpr int64_t most_loop_elements = int64_t{1} << 29;
+constexpr size_t most_loops = 8;
+
+using Supports = std::function<bool(const Signature&)>;
 
 class HorizontalFuser {
  public:
-  explicit HorizontalFuser(Graph g)
-      : g_(std::move(g)), made_at_(static_cast<size_t>(g_.values()), -1) {}
+  HorizontalFuser(Graph g, const Supports& supports)
+      : g_(std::move(g)), supports_(supports), made_at_(static_cast<size_t>(g_.values()), -1) {}
 
   Graph run() {
     collect();
@@ -35,6 +41,33 @@ class HorizontalFuser {
  private:
   // Nodes with the same key may fuse; "" for a node that does not fuse.
   std::string key_of(const Node& n) const {
+    return n.op == &ops::def::loop() ? key_of_loop(n) : key_of_elementwise(n);
+  }
+  // What loops have in common that differ in their sizes, and in where slices begin.
+  std::string key_of_loop(const Node& n) const {
+    auto a = n.attrs.as<ops::Loop>();
+    if (!supports_ || Shape(a.shape).numel() > most_loop_elements) return "";
+    a.shape.clear();
+    a.slices.begin.clear();
+    a.slices.end.clear();
+    std::string key = str("loop ", Attrs(a).text());
+    for (const auto* values : {&n.in, &n.out})
+      for (const int32_t v : *values) key += str(' ', g_.type(v).dtype);
+    return key;
+  }
+  // Whether one launch can compute them all.
+  bool fit_together(const std::vector<size_t>& members, size_t more) const {
+    if (g_.nodes()[more].op != &ops::def::loop()) return true;
+    std::vector<Signature> parts;
+    int64_t elements = 0;
+    for (size_t k = 0; k <= members.size(); ++k) {
+      parts.push_back(g_.signature(g_.nodes()[k < members.size() ? members[k] : more]));
+      elements += Shape(parts.back().as<ops::Loop>().shape).numel();
+    }
+    return parts.size() <= most_loops && elements <= most_loop_elements &&
+           supports_(ops::together(parts));
+  }
+  std::string key_of_elementwise(const Node& n) const {
     if (!is_elementwise(n) || n.in.empty()) return "";
     const Shape& shape = g_.type(n.out[0]).shape;
     if (shape.numel() > most_elements) return "";
@@ -61,8 +94,9 @@ class HorizontalFuser {
         int64_t ready = -1;
         for (const int32_t v : n.in) ready = std::max(ready, made_at_[static_cast<size_t>(v)]);
         auto& firsts = by_key[key];
-        const auto at = std::find_if(firsts.begin(), firsts.end(),
-                                     [&](size_t f) { return static_cast<int64_t>(f) > ready; });
+        const auto at = std::find_if(firsts.begin(), firsts.end(), [&](size_t f) {
+          return static_cast<int64_t>(f) > ready && fit_together(groups_[f], i);
+        });
         if (at != firsts.end())
           home = *at;
         else
@@ -74,11 +108,24 @@ class HorizontalFuser {
     }
   }
 
-  void add_fused(Rewriter& rw, const std::vector<size_t>& members) const {
+  // The op and its attributes that do what the members do.
+  std::pair<const OpDef*, Attrs> fused(const std::vector<size_t>& members) const {
     const Node& first = g_.nodes()[members[0]];
+    if (first.op == &ops::def::loop()) {
+      std::vector<Signature> parts;
+      for (const size_t m : members) parts.push_back(g_.signature(g_.nodes()[m]));
+      const Signature s = ops::together(parts);
+      return {s.op, s.attrs};
+    }
     ops::MultiTensorPointwise a{expression_of(g_, first), static_cast<int64_t>(members.size()), ""};
     for (const int32_t v : first.out)
       a.dtypes += str(a.dtypes.empty() ? "" : ",", g_.type(v).dtype);
+    return {&ops::def::multi_tensor_pointwise(), a};
+  }
+
+  void add_fused(Rewriter& rw, const std::vector<size_t>& members) const {
+    const Node& first = g_.nodes()[members[0]];
+    const auto [op, attrs] = fused(members);
     std::vector<Value> in;
     std::vector<int32_t> out;
     for (const size_t m : members) {
@@ -87,11 +134,12 @@ class HorizontalFuser {
       out.insert(out.end(), n.out.begin(), n.out.end());
     }
     const AtScope scope(rw.to(), first.at);
-    const std::vector<Value> made = rw.to().add(ops::def::multi_tensor_pointwise(), a, in);
+    const std::vector<Value> made = rw.to().add(*op, attrs, in);
     for (size_t k = 0; k < out.size(); ++k) rw.set(out[k], made[k]);
   }
 
   const Graph g_;
+  const Supports& supports_;
   std::vector<int64_t> made_at_;                  // producing node; -1: a source
   std::map<size_t, std::vector<size_t>> groups_;  // by first member; empty: fused into another
 };
@@ -158,8 +206,8 @@ class RenamesHoister {
 
 }  // namespace
 
-Graph fuse_horizontally(const Graph& g) {
-  return HorizontalFuser(RenamesHoister(hoist_parameter_only_nodes(g)).run()).run();
+Graph fuse_horizontally(const Graph& g, const Supports& supports) {
+  return HorizontalFuser(RenamesHoister(hoist_parameter_only_nodes(g)).run(), supports).run();
 }
 
 }  // namespace ebb

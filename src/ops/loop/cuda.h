@@ -2,7 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
+#include "backend/cuda/generated/map.h"
+#include "backend/cuda/generated/rows.h"
 #include "backend/cuda/generated/swaps.h"
 #include "ir/kernel.h"
 #include "ops/loop/op.h"
@@ -13,6 +16,10 @@ namespace ebb::ops::cuda {
 Kernel loop_map();
 Kernel loop_rows();
 Kernel loop_pixels();
+
+// What the passes take of a use that their kernel supports; operands are the tensors as sliced.
+ebb::cuda::MapPasses::Use map_use(const Signature& s);
+ebb::cuda::RowUse row_use(const Signature& s);
 
 // Whether no swapped operand is in segments, which no kernel reads so.
 inline bool swaps_dense(const Loop& a) {
@@ -26,6 +33,19 @@ inline ebb::cuda::SwapsForm swaps_form(const Loop& a) {
   const auto operands = static_cast<size_t>(a.expr.inputs()) - a.reductions.size();
   for (size_t i = 0; i < operands; ++i) form.runs.push_back(a.swaps.run_of(i));
   return form;
+}
+
+// Operands that are one tensor, as far as they read the same of it.
+inline std::vector<int64_t> same_tensors(const Loop& a) {
+  std::vector<int64_t> same = a.same.values;
+  const auto range = [&](size_t operand) {
+    const auto k = a.slices.of(operand);
+    return k ? std::array{a.slices.begin[*k], a.slices.end[*k], a.slices.dim(*k)}
+             : std::array<int64_t, 3>{};
+  };
+  for (size_t i = 0; i < same.size(); ++i)
+    if (same[i] >= 0 && range(i) != range(static_cast<size_t>(same[i]))) same[i] = -1;
+  return same;
 }
 
 // A kernel that may write a result over an operand of the same elements.

@@ -1,5 +1,4 @@
 // Loops without reductions: generated elementwise kernels on views.
-#include "backend/cuda/generated/map.h"
 #include "ops/loop/cuda.h"
 
 namespace ebb::ops::cuda {
@@ -16,8 +15,18 @@ bool supports(const Signature& s, const Device&) {
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const auto& a = s.as<Loop>();
+  const ebb::cuda::MapPasses::Use use = map_use(s);
+  const ebb::cuda::MapPass pass(use.expr, use.types, use.segments, ebb::cuda::of(device));
+  return {0, [pass, slices = slices_pass(a.slices, a.segments, s.in)](const Call& c) {
+            pass.run(slices.in(c.in), c.out);
+          }};
+}
+
+}  // namespace
+
+ebb::cuda::MapPasses::Use map_use(const Signature& s) {
+  const auto& a = s.as<Loop>();
   const Signature whole = without_views(s);
-  const SlicesPass slices = slices_pass(a.slices, a.segments, s.in);
   ebb::cuda::SegmentsForm segments{a.segments.widths, {}, {}};
   std::vector<DType> out;
   for (size_t i = 0; i < whole.in.size(); ++i)
@@ -26,13 +35,16 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
     segments.segmented_out.push_back(a.segments.has_out(k));
     out.push_back(whole.out[k].dtype);
   }
-  const ebb::cuda::MapPass pass(
-      a.expr, {Shape(a.shape), whole.in, out, slices.form, swaps_form(a), !s.aligned}, segments,
-      ebb::cuda::of(device));
-  return {0, [pass, slices](const Call& c) { pass.run(slices.in(c.in), c.out); }};
+  return {a.expr,
+          {.shape = Shape(a.shape),
+           .in = whole.in,
+           .out = out,
+           .slices = slices_pass(a.slices, a.segments, s.in).form,
+           .swaps = swaps_form(a),
+           .same = same_tensors(a),
+           .unaligned = !s.aligned},
+          segments};
 }
-
-}  // namespace
 
 Kernel loop_map() {
   Kernel k = loop_kernel("loop_map_ptx");

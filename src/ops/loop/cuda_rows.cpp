@@ -1,5 +1,4 @@
 // Loops with reductions along rows: a norm, its gradient, a softmax.
-#include "backend/cuda/generated/rows.h"
 #include "ops/loop/cuda.h"
 
 namespace ebb::ops::cuda {
@@ -51,23 +50,30 @@ bool supports(const Signature& s, const Device&) {
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const auto& a = s.as<Loop>();
+  const ebb::cuda::RowUse use = row_use(s);
+  const ebb::cuda::RowPass pass(use.expr, use.shape, use.in, use.options, ebb::cuda::of(device));
+  return {0, [pass, slices = slices_pass(a.slices, a.segments, s.in)](const Call& c) {
+            pass.run(slices.in(c.in), c.out);
+          }};
+}
+
+}  // namespace
+
+ebb::cuda::RowUse row_use(const Signature& s) {
+  const auto& a = s.as<Loop>();
   ebb::cuda::RowPass::Options o{.row_dims = a.row_dims, .partial_rows = a.partial_rows};
   for (const LoopReduction& r : a.reductions) o.maximum.push_back(r.maximum);
   for (const LoopResult& r : a.results) {
     o.out.push_back(r.dtype);
     o.extents.push_back(extent_of(r.extent));
   }
-  const SlicesPass slices = slices_pass(a.slices, a.segments, s.in);
-  o.slices = slices.form;
+  o.slices = slices_pass(a.slices, a.segments, s.in).form;
   o.swaps = swaps_form(a);
   o.unaligned = !s.aligned;
   o.segments = segments_of(s);
-  const ebb::cuda::RowPass pass(a.expr, Shape(a.shape), without_views(s).in, o,
-                                ebb::cuda::of(device));
-  return {0, [pass, slices](const Call& c) { pass.run(slices.in(c.in), c.out); }};
+  o.same = same_tensors(a);
+  return {a.expr, Shape(a.shape), without_views(s).in, o};
 }
-
-}  // namespace
 
 Kernel loop_rows() {
   Kernel k = loop_kernel("loop_rows_ptx");

@@ -136,6 +136,18 @@ void check_views(const Signature& whole, const Loop& a) {
             " has no value for each element and no segments  at ", whole.at);
 }
 
+void check_same(const std::vector<int64_t>& same, std::span<const Type> operands,
+                std::string_view at) {
+  require(same.empty() || same.size() == operands.size(), "loop: of ", operands.size(),
+          " operands ", same.size(), " say which they are  at ", at);
+  for (size_t i = 0; i < same.size(); ++i) {
+    const int64_t k = same[i];
+    require(
+        k < static_cast<int64_t>(i) && (k < 0 || operands[static_cast<size_t>(k)] == operands[i]),
+        "loop: operand ", i, " cannot be operand ", k, "  at ", at);
+  }
+}
+
 // The last of the results as one.
 std::vector<Type> concatenated_types(const Loop& a, std::vector<Type> out) {
   if (a.concatenated == 0) return out;
@@ -158,9 +170,13 @@ std::vector<Type> infer(const Signature& s) {
           a.reductions.size(), " reductions)  at ", s.at);
   check_segments(a.segments, static_cast<size_t>(operands), a.results.size(), "loop");
   check_disjoint(a.segments, a.slices, "loop");
-  if (!has_views(a)) return infer_whole(s);
+  if (!has_views(a)) {
+    check_same(a.same.values, s.in, s.at);
+    return infer_whole(s);
+  }
   const Signature whole = without_views(s);
   check_views(whole, a);
+  check_same(a.same.values, whole.in, s.at);
   return concatenated_types(a, split_types(a.segments, whole.out));
 }
 
@@ -221,9 +237,10 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
 
 Cost cost(const Signature& s) {
   const auto& a = s.as<Loop>();
+  const std::vector<Type> in = has_views(a) ? without_views(s).in : s.in;
   Cost c;
-  for (const Type& t : has_views(a) ? without_views(s).in : s.in)
-    c.bytes += static_cast<double>(t.bytes());
+  for (size_t i = 0; i < in.size(); ++i)
+    if (a.same.empty() || a.same.values[i] < 0) c.bytes += static_cast<double>(in[i].bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
   c.flops = a.expr.flops() * static_cast<double>(Shape(a.shape).numel());
   return c;

@@ -60,6 +60,9 @@ struct Loop {
   // The last so many results, all of extent channel and of one dtype, are concatenated into one
   // tensor [N,1...,concatenated*C].
   int64_t concatenated = 0;
+  // By operand, an earlier one that is the same tensor, or -1; []: there are none. What both read
+  // is then read once. It says nothing that the values depend on.
+  OptionalNumbers same = {};
   // The last dims that a row has: two where a norm over all heads meets what differs within a head.
   OptionalNumber<1> row_dims = {};
   void fields(auto&& f) {
@@ -73,6 +76,7 @@ struct Loop {
     slices.fields(f);
     f("concatenated", concatenated);
     f("swapped", static_cast<TextValue&>(swaps));
+    f("same", static_cast<TextValue&>(same));
     f("row_dims", static_cast<TextValue&>(row_dims));
   }
 };

@@ -92,7 +92,7 @@ void expect_strided(const Shape& shape, const std::vector<Type>& types, bool una
   for (size_t i = 0; i < types.size(); ++i)
     x.push_back(Buffer::random(f.in[i], types[i].shape.numel(), static_cast<int>(i), unaligned));
   out.emplace_back(f.out[0], shape.numel(), unaligned);
-  const auto blocks = static_cast<int>((text.work + text.threads - 1) / text.threads);
+  const auto blocks = static_cast<int>(text.blocks);
   expect_results(text, x, out, {.blocks = blocks}, [&](size_t, int64_t i) {
     std::vector<double> at;
     for (size_t k = 0; k < x.size(); ++k) at.push_back(element(f.space, k, x[k], i));
@@ -111,11 +111,12 @@ TEST(loops_on_host, strided_map__broadcasts) {
 }
 
 // in(0) in(2) + in(1) in(3), where in(1) has swapped runs.
-void expect_rotated(const Shape& shape, int64_t run, DType dtype, bool unaligned) {
+void expect_rotated(const Shape& shape, int64_t run, DType dtype, bool unaligned, bool same) {
   const Scalar r[] = {in(0) * in(2) + in(1) * in(3)};
   const Type x{dtype, shape}, table{DType::f32, {shape[1], 1, shape[-1]}};
   StridedForm f{Expr(4, r), {}, {dtype}, {}, shape.numel(), unaligned};
   f.swaps.runs = {0, run, 0, 0};
+  if (same) f.same = {-1, 0, -1, -1};
   const std::vector<Type> types = {x, x, table, table};
   std::vector<Type> all = types;
   all.push_back({DType::f32, shape});
@@ -125,8 +126,12 @@ void expect_rotated(const Shape& shape, int64_t run, DType dtype, bool unaligned
   std::vector<Buffer> from, out;
   for (size_t i = 0; i < types.size(); ++i)
     from.push_back(Buffer::random(f.in[i], types[i].shape.numel(), static_cast<int>(i), unaligned));
+  if (same) from[1] = from[0].copy();
+  if (same && run == 1) {
+    EXPECT_EQ(text.used.size(), unaligned ? 4u : 3u);
+  }
   out.emplace_back(dtype, shape.numel(), unaligned);
-  const auto blocks = static_cast<int>((text.work + text.threads - 1) / text.threads);
+  const auto blocks = static_cast<int>(text.blocks);
   expect_results(text, from, out, {.blocks = blocks}, [&](size_t, int64_t i) {
     const int64_t width = shape[-1], row = i / width * width;
     std::vector<double> at;
@@ -138,14 +143,15 @@ void expect_rotated(const Shape& shape, int64_t run, DType dtype, bool unaligned
 
 TEST(loops_on_host, strided_map__swaps_runs) {
   for (const bool unaligned : {false, true})
-    for (const DType t : {DType::bf16, DType::f32}) {
-      expect_rotated({2, 3, 2, 16}, 1, t, unaligned);   // in a vector
-      expect_rotated({2, 3, 2, 16}, 8, t, unaligned);   // of whole vectors
-      expect_rotated({1, 3, 2, 64}, 16, t, unaligned);  // two pairs of runs
-      expect_rotated({1, 4, 2, 12}, 3, t, unaligned);   // of single elements
-      expect_rotated({1, 4, 2, 24}, 2, t, unaligned);
-      expect_rotated({1, 4, 1, 10}, 5, t, unaligned);
-    }
+    for (const bool same : {false, true})
+      for (const DType t : {DType::bf16, DType::f32}) {
+        expect_rotated({2, 3, 2, 16}, 1, t, unaligned, same);   // in a vector
+        expect_rotated({2, 3, 2, 16}, 8, t, unaligned, same);   // of whole vectors
+        expect_rotated({1, 3, 2, 64}, 16, t, unaligned, same);  // two pairs of runs
+        expect_rotated({1, 4, 2, 12}, 3, t, unaligned, same);   // of single elements
+        expect_rotated({1, 4, 2, 24}, 2, t, unaligned, same);
+        expect_rotated({1, 4, 1, 10}, 5, t, unaligned, same);
+      }
 }
 
 // ---- reductions

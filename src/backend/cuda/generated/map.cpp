@@ -8,6 +8,7 @@
 #include "backend/cuda/generated/kernel.h"
 #include "backend/cuda/generated/map_flat.h"
 #include "backend/cuda/generated/map_strided.h"
+#include "backend/cuda/generated/shared_kernel.h"
 #include "backend/cuda/ptx/emit.h"
 #include "codegen/expr_writer.h"
 #include "ir/op.h"
@@ -63,12 +64,69 @@ bool begins_off(const SlicesForm& slices, const std::vector<DType>& types) {
 
 constexpr int64_t too_many = int64_t{1} << 31;  // elements for the 32-bit indices of one launch
 
+StridedForm strided_form(const Expr& expr, const MapPass::Types& t, SegmentsForm segments,
+                         const CudaDevice& device) {
+  StridedForm f{.expr = codegen::simplified(expr),
+                .in = {},
+                .out = t.out,
+                .space = {},
+                .numel = t.shape.numel(),
+                .unaligned = t.unaligned,
+                .segments = std::move(segments),
+                .slices = t.slices,
+                .swaps = t.swaps,
+                .same = t.same,
+                .elements = t.shape.numel(),
+                .sm_count = device.sm_count()};
+  std::vector<Type> tensors;  // those that matter for the space
+  std::vector<Pitch> pitches = t.slices.pitch;
+  for (size_t i = 0; i < t.in.size(); ++i) {
+    f.in.push_back(t.in[i].dtype);
+    const bool used = expr.uses(static_cast<int64_t>(i));
+    tensors.push_back(used ? t.in[i] : Type{DType::f32, Shape{}});
+    if (!used && i < pitches.size()) pitches[i] = {};
+  }
+  tensors.push_back({DType::f32, t.shape});
+  if (!f.segments.widths.empty())
+    tensors.push_back({DType::f32, {t.shape[-1]}});  // keeps the last dim
+  f.space = make_iteration_space(t.shape, tensors,
+                                 std::vector<bool>(static_cast<size_t>(t.shape.rank())), pitches);
+  f.space.strides.resize(t.in.size() + 1);
+  return f;
+}
+
+// Of uses that share a launch.
+std::vector<StridedText> texts_of(const std::vector<MapPasses::Use>& uses,
+                                  const CudaDevice& device) {
+  int64_t elements = 0;
+  bool alternate = std::has_single_bit(uses.size());  // see RowPasses
+  for (const MapPasses::Use& use : uses) {
+    elements += use.types.shape.numel();
+    alternate = alternate && use.types.shape.numel() == uses[0].types.shape.numel();
+  }
+  const auto write = [&](int most_steps) {
+    std::vector<StridedText> texts;
+    for (const MapPasses::Use& use : uses) {
+      StridedForm f = strided_form(use.expr, use.types, use.segments, device);
+      f.alternate = alternate;
+      f.elements = elements;
+      f.uses = static_cast<int>(uses.size());
+      f.most_steps = most_steps;
+      texts.push_back(write_strided(f, device.capability()));
+    }
+    return texts;
+  };
+  std::vector<StridedText> texts = write(0);
+  const auto [least, most] = std::ranges::minmax_element(texts, {}, &StridedText::steps);
+  return least->steps == most->steps ? texts : write(least->steps);
+}
+
 struct Strided : GeneratedKernel<StridedText> {
   Strided(const StridedForm& form, CudaDevice& device)
       : GeneratedKernel("pointwise", write_strided(form, device.capability()), device) {}
 
   void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
-    GeneratedKernel::launch(pointers, blocks_for(text.work, text.threads), device);
+    GeneratedKernel::launch(pointers, static_cast<unsigned>(text.blocks), device);
   }
 };
 
@@ -139,42 +197,27 @@ bool MapPass::supports_segments(const Shape& shape) { return shape.numel() < too
 MapPass::MapPass(const Expr& expr, Types t, SegmentsForm segments, CudaDevice& device)
     : state_(std::make_shared<State>(State{device, t.shape.numel()})) {
   State& s = *state_;
-  const auto& [shape, in, out, slices, swaps, unaligned] = t;
   if (s.numel == 0) return;
-  std::vector<DType> types;
-  for (const Type& t : in) types.push_back(t.dtype);
-  std::vector<Type> tensors;  // those that matter for the space
-  std::vector<Pitch> pitches = slices.pitch;
-  for (size_t i = 0; i < in.size(); ++i) {
-    const bool used = expr.uses(static_cast<int64_t>(i));
-    tensors.push_back(used ? in[i] : Type{DType::f32, Shape{}});
-    if (!used && i < pitches.size()) pitches[i] = {};
-  }
-  tensors.push_back({DType::f32, shape});
-  if (!segments.widths.empty()) tensors.push_back({DType::f32, {shape[-1]}});  // keeps the last dim
-  IterationSpace space = make_iteration_space(
-      shape, tensors, std::vector<bool>(static_cast<size_t>(shape.rank())), pitches);
-  space.strides.resize(in.size() + 1);
-  if (space.rank() == 1 && segments.widths.empty() &&
-      !swaps.any()) {  // every tensor is full or one element
+  StridedForm form = strided_form(expr, t, std::move(segments), device);
+  if (form.space.rank() == 1 && form.segments.widths.empty() &&
+      !form.swaps.any()) {  // every tensor is full or one element
     std::vector<Kind> kinds;
-    for (const Type& t : in)
-      kinds.push_back(t.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
-    s.flat.emplace(FlatForm{.expr = codegen::simplified(expr),
+    for (const Type& type : t.in)
+      kinds.push_back(type.shape.numel() == s.numel && s.numel > 1 ? Kind::full : Kind::scalar);
+    s.flat.emplace(FlatForm{.expr = form.expr,
                             .kinds = kinds,
-                            .in = types,
-                            .out = out,
-                            .unaligned = unaligned || begins_off(slices, types)},
+                            .in = form.in,
+                            .out = t.out,
+                            .unaligned = t.unaligned || begins_off(t.slices, form.in),
+                            .elements = s.numel,
+                            .sm_count = device.sm_count()},
                    device);
     return;
   }
-  if (s.numel >= too_many) {
+  if (s.numel >= too_many)
     s.slabs = slabs_of(expr, t, device);
-    return;
-  }
-  s.strided.emplace(StridedForm{codegen::simplified(expr), types, out, space, s.numel, unaligned,
-                                std::move(segments), slices, swaps},
-                    device);
+  else
+    s.strided.emplace(form, device);
 }
 
 void MapPass::run(std::span<void* const> in, std::span<void* const> out) const {
@@ -188,6 +231,32 @@ void MapPass::run(std::span<void* const> in, std::span<void* const> out) const {
   }
   for (const Slab& slab : s.slabs) slab.pass.run(moved(in, slab.in), moved(out, slab.out));
   if (s.strided) s.strided->launch(s.strided->pointers(in, out), s.device);
+}
+
+// ---- several uses ------------------------------------------------------------------------------
+
+struct MapPasses::State {
+  CudaDevice& device;
+  SharedKernel<StridedText> kernel;
+};
+
+bool MapPasses::supports(const std::vector<Use>& uses, const CudaDevice& device) {
+  int64_t numel = 0;
+  for (const Use& u : uses) {
+    if (u.types.shape.numel() == 0) return false;
+    numel += u.types.shape.numel();
+  }
+  if (numel >= too_many) return false;
+  const std::vector<StridedText> texts = texts_of(uses, device);
+  return are_one_text(std::span(texts));
+}
+
+MapPasses::MapPasses(const std::vector<Use>& uses, CudaDevice& device)
+    : state_(std::make_shared<State>(
+          State{device, SharedKernel<StridedText>("pointwise", texts_of(uses, device), device)})) {}
+
+void MapPasses::run(std::span<void* const> in, std::span<void* const> out) const {
+  state_->kernel.launch(in, out, state_->device);
 }
 
 // ---- segments ------------------------------------------------------------------------------
@@ -206,7 +275,9 @@ SegmentedMap::SegmentedMap(const Expr& expr, const Options& options, CudaDevice&
                 .in = options.in,
                 .out = options.out,
                 .segmented = true,
-                .unaligned = options.unaligned};
+                .unaligned = options.unaligned,
+                .sm_count = device.sm_count()};
+  for (const int64_t n : options.counts) form.elements += n;
   const int64_t entry = flat_entry_bytes(form.in.size() + form.out.size());
   const int64_t most = (most_parameters - 8) / entry;
   require(most > 0, "pointwise: too many tensors (", form.in.size() + form.out.size(), ")");

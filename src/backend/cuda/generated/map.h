@@ -26,11 +26,32 @@ class MapPass {
     Shape shape;
     std::vector<Type> in;
     std::vector<DType> out;
-    SlicesForm slices = {};  // of `in`, which are the slices
-    SwapsForm swaps = {};    // of `in`
-    bool unaligned = false;  // see Signature::aligned
+    SlicesForm slices = {};          // of `in`, which are the slices
+    SwapsForm swaps = {};            // of `in`
+    std::vector<int64_t> same = {};  // by input, an earlier one that is the same tensor, or -1
+    bool unaligned = false;          // see Signature::aligned
   };
   MapPass(const Expr& expr, Types types, SegmentsForm segments, CudaDevice& device);
+  void run(std::span<void* const> in, std::span<void* const> out) const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Passes that do not depend on each other in one launch. run() takes the tensors of the first, of
+// the second, ...
+class MapPasses {
+ public:
+  struct Use {
+    Expr expr;
+    MapPass::Types types;
+    SegmentsForm segments;
+  };
+  // All have elements, of fewer than 2^31 in all, and one text.
+  static bool supports(const std::vector<Use>& uses, const CudaDevice& device);
+  MapPasses(const std::vector<Use>& uses, CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;
 
   struct State;

@@ -31,7 +31,8 @@ class FlatWriter {
       ++loads;
     }
     text_.vector = form.unaligned ? 1 : vector_of(full);
-    steps_ = steps_of(loads, writer_.cost(text_.vector));
+    steps_ = steps_for(steps_of(loads, writer_.cost(text_.vector)), form.elements / text_.vector,
+                       text_.threads, form.sm_count);
     text_.chunk = int64_t{text_.threads} * text_.vector * steps_;
     text_.first_entry = form.segmented ? 8 : 0;
     text_.entry_bytes = flat_entry_bytes(text_.used.size() + form.out.size());

@@ -16,6 +16,8 @@ struct FlatForm {
   int64_t segments = 1;    // most of them in a launch
   bool segmented = false;  // false: one, without a search
   bool unaligned = false;  // single elements only
+  int64_t elements = 0;    // of all segments
+  int sm_count = 0;        // 0: elements do not matter
 };
 
 // A generated kernel and how its parameter struct is laid out: `segments` (u32) at 0 if segmented,

@@ -75,36 +75,52 @@ class StridedWriter {
  public:
   StridedWriter(const StridedForm& form, int capability)
       : form_(form), b_("pointwise", target_of(capability)) {
+    for (size_t i = 0; i < form.in.size(); ++i)
+      if (form.expr.uses(static_cast<int64_t>(i))) used_.push_back(i);
+    shape_ = shape_of(form, used_);
+    std::erase_if(used_, [this](size_t i) { return source(i) != i; });
     for (size_t i = 0, tensor = 0; i < form.in.size(); ++i) {
       const size_t tensors = form.segments.of(i, form.segments.segmented_in);
-      if (form.expr.uses(static_cast<int64_t>(i))) {
-        used_.push_back(i);
+      if (std::ranges::find(used_, i) != used_.end())
         for (size_t k = 0; k < tensors; ++k) text_.used.push_back(tensor + k);
-      }
       tensor += tensors;
     }
-    shape_ = shape_of(form, used_);
     if (shape_.steps_dim != no_dim) {
       Builder scratch("cost", target_of(capability));
       const ExprWriter trial(scratch, form.expr, rates(), narrow_results(form.out));
       int loads = 0;
       for (const size_t i : used_) loads += is_full(form, i);
       shape_.steps = std::max(2, steps_of(loads, trial.cost(shape_.vector)));
+      shape_.steps =
+          steps_for(shape_.steps, form.elements / shape_.vector, text_.threads, form.sm_count);
+      if (form.most_steps > 0) shape_.steps = std::min(shape_.steps, form.most_steps);
       while (form.space.sizes[shape_.steps_dim] % shape_.steps != 0) shape_.steps /= 2;
     }
     if (shape_.steps == 1) shape_.steps_dim = no_dim;
-    text_.work = form.numel / shape_.vector / shape_.steps;
+    text_.steps = shape_.steps;
+    work_ = form.numel / shape_.vector / shape_.steps;
+    text_.blocks = ceil_div(work_, text_.threads);
   }
 
   StridedText write() {
+    b_.share_launch(form_.uses, form_.alternate);
     const U32 thread = thread_number(b_, text_.threads);
-    b_.when(thread < b_.number(text_.work), [&] { vector(thread); });
+    b_.when(thread < b_.number(work_), [&] { vector(thread); });
     text_.code = b_.finish(text_.threads, 4);
     text_.parameters = std::move(b_.parameters());
     return std::move(text_);
   }
 
  private:
+  // The input whose vectors are those of input i, which reads its elements in another order.
+  size_t source(size_t i) const {
+    if (i >= form_.same.size() || form_.same[i] < 0) return i;
+    const auto k = static_cast<size_t>(form_.same[i]);
+    const bool together = form_.expr.uses(static_cast<int64_t>(k)) && shape_.chunks() == 1 &&
+                          form_.swaps.within(i, shape_.vector) && form_.swaps.run(k) == 0 &&
+                          form_.space.strides[i] == form_.space.strides[k];
+    return together ? k : i;
+  }
   bool repeats(size_t i) const { return form_.space.strides[i].back() == 0; }
   bool in_steps(size_t i) const {
     return shape_.steps_dim != no_dim && form_.space.strides[i][shape_.steps_dim] != 0;
@@ -263,12 +279,13 @@ class StridedWriter {
   }
 
   F32 loaded(size_t i, int step, int element) {
+    element = form_.swaps.element(i, shape_.vector, element);
+    i = source(i);
     const std::vector<Words>& all = packed_[i];
     size_t which = 0;
     if (all.size() > 1)
       which = static_cast<size_t>(shape_.chunks() > 1 ? element / shape_.chunk : step);
     const int width = load_width(i);
-    element = form_.swaps.element(i, shape_.vector, element);
     return b_.element(all[which], width == 1 ? 0 : element % width);
   }
 
@@ -284,6 +301,7 @@ class StridedWriter {
   std::vector<Segment> segments_;
   std::optional<SegmentChoice> choice_;  // set by the first segmented tensor
   StridedText text_;
+  int64_t work_ = 0;  // threads needed
   Shape3 shape_;
   std::vector<std::vector<U64>> in_, out_;  // addresses by tensor, by step or chunk
   std::vector<std::vector<Words>> packed_;

@@ -24,6 +24,12 @@ struct StridedForm {
   SegmentsForm segments = {};
   SlicesForm slices = {};
   SwapsForm swaps = {};
+  std::vector<int64_t> same = {};  // by input, an earlier one that is the same tensor, or -1
+  int uses = 1;                    // of the text, that share a launch,
+  bool alternate = false;          // block by block, for uses of as many elements
+  int64_t elements = 0;            // of all of them
+  int sm_count = 0;                // 0: elements do not matter
+  int most_steps = 0;              // of a thread, so that uses have one text; 0: any
 };
 
 // A generated kernel; `parameters` is complete but for the pointers at `pointers` (of the inputs in
@@ -33,8 +39,8 @@ struct StridedText {
   codegen::Parameters parameters;
   std::vector<int64_t> pointers;
   std::vector<size_t> used;
-  int threads = 256;
-  int64_t work = 0;  // threads needed
+  int threads = 256, steps = 1;
+  int64_t blocks = 0;
 };
 StridedText write_strided(const StridedForm& form, int capability);
 

@@ -10,7 +10,7 @@
 namespace ebb::cuda {
 namespace {
 
-constexpr int block_threads = 256;
+constexpr int block_threads = 256, most_padding = 32;
 constexpr int64_t shared_floats = 10 << 10;
 
 // Inputs that are read again for every element; what repeats stays in registers or caches.
@@ -103,7 +103,8 @@ ReduceLayout layout_of(const ReduceForm& f, int sm_count) {
   ReduceLayout l;
   l.vector = f.unaligned ? 1 : vector_along(f);
   const auto results = static_cast<int64_t>(f.expr.results().size());
-  while (!f.rows() && l.vector > 1 && results * l.vector * block_threads / 2 > shared_floats)
+  while (!f.rows() && l.vector > 1 &&
+         results * l.vector * (block_threads + most_padding / l.vector) > shared_floats)
     l.vector /= 2;
   l.steps = steps_of(count_loads(f), cost_of_vector(f, l.vector) * 2 / 3);
   constexpr int64_t most_registers = 40;

@@ -282,48 +282,75 @@ class ReduceWriter {
     const U32 begin = at[1] * per_chunk;
     const U32 end = min(begin + per_chunk, b_.number(form_.run()));
     loop(begin + row, end, down);
-    down_block(tid, row, down, across);
-    const Pred first = both(row == 0u, valid);
+    if (layout_.down > 1) return write_sums(tid, at[0], at[1], at[2]);
     const U32 element = column * static_cast<uint32_t>(layout_.vector);
     for (size_t k = 0; k < results_; ++k) {
       Address to = target(k, at[0], at[1], element);
-      to.when = first;
+      to.when = valid;
       std::vector<F32> v;
       for (const auto& a : acc_[k]) v.push_back(scaled(a.get()));
       b_.store(dtype(k), v, to);
     }
   }
 
-  // Adds the rows of threads pairwise into row 0.
-  void down_block(U32 tid, U32 row, U32 down, U32 across) {
-    constexpr int half = 128;
+  // Threads that sum up one element.
+  int parts() const {
+    const int subgroup = b_.target().subgroup, elements = layout_.across * layout_.vector;
+    int n = 1;
+    while (text_.threads % subgroup == 0 && 2 * n <= std::min(layout_.down, subgroup) &&
+           2 * n * elements <= text_.threads)
+      n *= 2;
+    return n;
+  }
+
+  // Sums over the block's rows of threads, by way of shared memory: neighbours take every n-th row
+  // of an element, and their neighbours the next element. One barrier, where halving the rows takes
+  // two each time.
+  void write_sums(U32 tid, U32 kept, U32 chunk, U32 tile) {
+    constexpr int banks = 32;
+    const int elements = layout_.across * layout_.vector, n = parts();
+    const int pad = n > 1 ? 1 : banks / layout_.vector;  // neighbours read other banks
+    const int64_t stride = text_.threads + pad;          // floats from element to element
     const SharedArray memory =
-        b_.shared_array(4, static_cast<int64_t>(results_) * layout_.vector * half);
-    const auto rows_left = b_.var(down >> 1);
-    const auto each = [&](auto&& action) {
-      int slot = 0;
-      for (auto& a : acc_)
-        for (const auto& v : a) action(v, 4 * half * slot++);
-    };
-    b_.loop([&] {
-      const U32 left = rows_left.get();
-      b_.break_unless(left != 0u);
-      const U32 upper = left * across;  // the first thread that writes
-      SharedAddress to = b_.at(memory, tid - upper), from = b_.at(memory, tid);
-      from.when = row < left;
-      to.when = both(row >= left, row < left + left);
-      each([&](const Var<Kind::f32>& v, int offset) {
+        b_.shared_array(4, static_cast<int64_t>(results_) * layout_.vector * stride);
+    const SharedAddress own = b_.at(memory, tid);
+    int64_t slot = 0;
+    for (const auto& a : acc_)
+      for (const auto& v : a) {
         const F32 value[] = {v.get()};
-        b_.store(value, {to.base, offset, to.when});
-      });
-      b_.barrier();
-      each([&](const Var<Kind::f32>& v, int offset) {
-        const Words there = b_.load(DType::f32, 1, SharedAddress{from.base, offset, from.when});
-        b_.when(from.when, [&] { v.set(combine(v.get(), b_.element(there, 0))); });
-      });
-      b_.barrier();
-      rows_left.set(left >> 1);
-    });
+        b_.store(value, SharedAddress{own.base, 4 * stride * slot++});
+      }
+    b_.barrier();
+    const U32 part = tid & static_cast<uint32_t>(n - 1),
+              first = tile * static_cast<uint32_t>(elements);
+    const U32 inner = b_.number(form_.inner());
+    for (int from = 0; from < elements; from += text_.threads / n) {
+      const U32 element =
+          (tid >> std::countr_zero(static_cast<uint32_t>(n))) + static_cast<uint32_t>(from);
+      const U32 at = min(element, b_.u32(static_cast<uint32_t>(elements - 1)));
+      const U32 column = at >> std::countr_zero(static_cast<uint32_t>(layout_.vector));
+      const U32 row = mul_add(part, layout_.across, column);
+      const SharedAddress begin =
+          b_.at(memory, mul_add(at & static_cast<uint32_t>(layout_.vector - 1), stride, row));
+      const Pred there = both(element < static_cast<uint32_t>(elements), first + element < inner);
+      for (size_t k = 0; k < results_; ++k) {
+        Address to = target(k, kept, chunk, first + element);
+        to.when = n == 1 ? there : both(there, part == 0u);
+        const int64_t of_result = static_cast<int64_t>(k) * layout_.vector * stride;
+        const F32 v[] = {scaled(sum_of_rows(begin, of_result, n))};
+        b_.store(dtype(k), v, to);
+      }
+    }
+  }
+  F32 sum_of_rows(const SharedAddress& begin, int64_t first, int n) {
+    F32 all;
+    for (int row = 0; row < layout_.down; row += n) {
+      const int64_t at = 4 * (first + int64_t{row} * layout_.across);
+      const F32 v = b_.element(b_.load(DType::f32, 1, SharedAddress{begin.base, at}), 0);
+      all = row == 0 ? v : combine(all, v);
+    }
+    for (int by = 1; by < n; by *= 2) all = combine(all, b_.shuffle_xor(all, by));
+    return all;
   }
 
   const ReduceForm& form_;

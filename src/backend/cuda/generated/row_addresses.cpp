@@ -1,8 +1,19 @@
 #include "backend/cuda/generated/row_addresses.h"
 
+#include <algorithm>
+
 namespace ebb::cuda {
 
 using namespace codegen;
+
+bool repeats_each_step(const RowForm& form, const RowLayout& layout, size_t i) {
+  const std::vector<int64_t>& strides = form.space.strides[i];
+  const auto row = static_cast<size_t>(form.row_dim());
+  return row + 1 < strides.size() &&
+         std::all_of(strides.begin() + static_cast<int64_t>(row), strides.end() - 1,
+                     [](int64_t s) { return s == 0; }) &&
+         int64_t{layout.lanes} * layout.vector % form.run() == 0;
+}
 
 bool RowAddresses::is_flat(size_t i) const {
   const std::vector<int64_t>& strides = form_.space.strides[i];

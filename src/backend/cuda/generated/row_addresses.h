@@ -12,6 +12,10 @@
 
 namespace ebb::cuda {
 
+// Whether a thread's vectors of input i are one at all steps: heads share it, and the thread is at
+// the same place of each.
+bool repeats_each_step(const RowForm& form, const RowLayout& layout, size_t i);
+
 class RowAddresses {
  public:
   RowAddresses(codegen::Builder& b, const RowForm& form, const RowLayout& layout)

@@ -22,8 +22,14 @@ bool streams(const RowForm& f, size_t i) {
 class Cutter {
  public:
   Cutter(const RowForm& f, int vector) : f_(f), vector_(vector) {
-    const std::vector<bool> all = inputs_of(f.expr, 0, f.expr.results().size()),
-                            terms = inputs_of(f.expr, 0, f.reductions());
+    std::vector<bool> all = inputs_of(f.expr, 0, f.expr.results().size()),
+                      terms = inputs_of(f.expr, 0, f.reductions());
+    for (size_t i = 0; i < f.in.size(); ++i) {
+      const size_t source = source_of(f, i, vector);
+      if (source == i) continue;
+      terms[source] = terms[source] || terms[i];
+      all[i] = terms[i] = false;
+    }
     for (size_t i = 0; i < f.in.size(); ++i) {
       residency_.push_back(!all[i]                          ? Residency::none
                            : f.space.strides[i].back() == 0 ? Residency::row
@@ -136,7 +142,8 @@ int lanes_of(const Cutter& cut) {
 RowLayout laid_out(const RowForm& f, const Cutter& cut, int lanes, int sm_count) {
   // few rows: more threads for each
   constexpr int64_t resident = 512, tight = 32;
-  while (lanes * 2 <= widest && f.rows() * lanes < sm_count * resident && cut.steps(lanes) > 1)
+  const int64_t rows = std::max(f.rows(), f.shared_rows);
+  while (lanes * 2 <= widest && rows * lanes < sm_count * resident && cut.steps(lanes) > 1)
     lanes *= 2;
   constexpr int crowded = 512;
   return cut.layout(lanes, lanes > crowded ? tight : register_budget + 8);
@@ -153,6 +160,17 @@ RowLayout partial_layout(const Cutter& cut) {
 }
 
 }  // namespace
+
+size_t source_of(const RowForm& f, size_t i, int64_t vector) {
+  if (i >= f.same.size() || f.same[i] < 0) return i;
+  const auto k = static_cast<size_t>(f.same[i]);
+  const auto read_whole = [&](size_t x) {
+    return f.expr.uses(static_cast<int64_t>(x)) && !f.swaps.moves(x, vector);
+  };
+  const bool together = read_whole(i) && read_whole(k) && f.swaps.run(k) == 0 &&
+                        f.space.strides[i] == f.space.strides[k];
+  return together ? k : i;
+}
 
 RowLayout row_layout(const RowForm& f, int sm_count) {
   const int widest_vector = f.unaligned ? 1 : vector_along(f);

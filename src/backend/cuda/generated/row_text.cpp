@@ -33,13 +33,14 @@ class RowWriter {
         writer_(b_, form.expr, rates(), narrow()),
         reduced_(form.reductions()) {
     for (size_t i = 0, tensor = 0; i < form.in.size(); tensor += form.segments.of(i++)) {
-      if (layout.residency[i] == Residency::none) continue;
+      if (layout.residency[i] == Residency::none || source(i) != i) continue;
       used_.push_back(i);
       for (size_t k = 0; k < form.segments.of(i); ++k) text_.used.push_back(tensor + k);
     }
   }
 
   RowText write() {
+    b_.share_launch(form_.uses, form_.alternate);
     find_row();
     find_addresses();
     place_shared();
@@ -58,13 +59,16 @@ class RowWriter {
  private:
   // ---- what moves how ------------------------------------------------------------------------
 
+  size_t source(size_t i) const { return source_of(form_, i, layout_.vector); }
   bool along(size_t i) const {
     return layout_.residency[i] != Residency::none && layout_.residency[i] != Residency::row;
   }
+  // Whether there is one vector of an input that moves along rows.
+  bool repeats(size_t i) const { return repeats_each_step(form_, layout_, i); }
   std::vector<InputRate> rates() const {
     std::vector<InputRate> r;
     for (size_t i = 0; i < form_.in.size(); ++i)
-      r.push_back(along(i) ? InputRate{true, 1} : InputRate{false, 0});
+      r.push_back(along(source(i)) ? InputRate{!repeats(source(i)), 1} : InputRate{false, 0});
     r.resize(r.size() + form_.reductions(), {false, 0});
     return r;
   }
@@ -251,7 +255,8 @@ class RowWriter {
     loaded_.resize(form_.in.size());
     for (int s = 0; s < layout_.steps; ++s)
       for (const size_t i : used_)
-        if (layout_.residency[i] == residency) loaded_[i].emplace(s, load(i, s, inside(s)));
+        if (layout_.residency[i] == residency && (s == 0 || !repeats(i)))
+          loaded_[i].emplace(s, load(i, s, inside(s)));
   }
   void load_rows() {
     for (const size_t i : used_)
@@ -261,9 +266,11 @@ class RowWriter {
 
   F32 value(size_t i, int step, int element) {
     if (i >= form_.in.size()) return reduced_[i - form_.in.size()];
-    if (layout_.residency[i] == Residency::row) return b_.element(loaded_[i].at(0), 0);
     element = form_.swaps.element(i, layout_.vector, element);
-    const int s = step % phase_steps, key = layout_.residency[i] == Residency::streamed ? step : s;
+    i = source(i);
+    if (layout_.residency[i] == Residency::row) return b_.element(loaded_[i].at(0), 0);
+    const int s = repeats(i) ? 0 : step % phase_steps;
+    const int key = layout_.residency[i] == Residency::streamed && !repeats(i) ? step : s;
     if (!held_.empty() && !held_[i].empty())
       return b_.element(held_[i][static_cast<size_t>(s)], element);
     auto at = loaded_[i].find(key);

@@ -38,10 +38,14 @@ struct RowForm {
   // [rows..., row...], the dims of a row being the reduced ones; strides of the inputs, then of
   // elements. What changes along a row does so along its last dim.
   IterationSpace space;
-  SlicesForm slices = {};     // of the inputs
-  SwapsForm swaps = {};       // of the inputs
-  RowSegments segments = {};  // the space is of the whole inputs, dense
-  bool unaligned = false;     // single elements only
+  SlicesForm slices = {};          // of the inputs
+  SwapsForm swaps = {};            // of the inputs
+  RowSegments segments = {};       // the space is of the whole inputs, dense
+  std::vector<int64_t> same = {};  // by input, an earlier one that is the same tensor, or -1
+  bool unaligned = false;          // single elements only
+  int uses = 1;                    // of the text, that share a launch
+  bool alternate = false;          // block by block, for uses of as many rows
+  int64_t shared_rows = 0;         // of all of them; 0: its own
 
   size_t reductions() const { return maximum.size(); }
   // The dims of rows, and those behind them of a row.
@@ -55,6 +59,10 @@ struct RowForm {
     return row_dim() > 0 ? space.strides[i][static_cast<size_t>(row_dim()) - 1] : 0;
   }
 };
+
+// The input whose vectors are those of input i, which then reads its elements in another order: i
+// itself, or an earlier one.
+size_t source_of(const RowForm& form, size_t i, int64_t vector);
 
 // Partitioning: `lanes` threads per row, each with `steps` vectors of it, `lanes` apart. They
 // process one row or, one by one, those of a partial column reduction.

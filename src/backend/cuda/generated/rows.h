@@ -30,12 +30,36 @@ class RowPass {
     SlicesForm slices = {};  // of the inputs, which are the slices
     SwapsForm swaps = {};    // of the inputs
     RowSegments segments = {};
-    bool unaligned = false;  // see Signature::aligned
+    std::vector<int64_t> same = {};  // by input, an earlier one that is the same tensor, or -1
+    bool unaligned = false;          // see Signature::aligned
   };
   // Rows of 2 to 16384 elements; with partial column reductions to 8192.
   static bool supports(const Shape& shape, int64_t row_dims, bool partials);
   RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
           CudaDevice& device);
+  void run(std::span<void* const> in, std::span<void* const> out) const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// One use of a RowPass, of several that share a launch.
+struct RowUse {
+  Expr expr;
+  Shape shape;
+  std::vector<Type> in;
+  RowPass::Options options;
+};
+
+// Uses that do not depend on each other in one launch. run() takes the tensors of the first use, of
+// the second, ...
+class RowPasses {
+ public:
+  // Each is one of RowPass, has elements, and all have one text.
+  static bool supports(const std::vector<RowUse>& uses, const CudaDevice& device);
+  RowPasses(const std::vector<RowUse>& uses, CudaDevice& device);
   void run(std::span<void* const> in, std::span<void* const> out) const;
 
   struct State;

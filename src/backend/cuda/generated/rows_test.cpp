@@ -42,6 +42,7 @@ struct Rows {
   int64_t row_dims = 1;
   SlicesForm slices = {};
   RowSegments segments = {};  // dim: of the shape
+  std::vector<int64_t> same = {};
 };
 
 // The tensors of input `whole`: itself, or its segments. Where they repeat, so does the input.
@@ -103,6 +104,7 @@ RowForm form_of(const Rows& r, const Shape& shape, bool unaligned) {
   }
   for (const Type& t : r.in) f.in.push_back(t.dtype);
   f.swaps.runs = r.runs;
+  f.same = r.same;
   return f;
 }
 
@@ -114,6 +116,8 @@ void expect_rows(const Rows& r, const Shape& shape, bool unaligned) {
   std::vector<Buffer> x, out;
   for (size_t i = 0; i < r.in.size(); ++i)
     x.push_back(Buffer::random(f.in[i], elements_of(r, i), static_cast<int>(i), unaligned));
+  for (size_t i = 0; i < r.same.size(); ++i)
+    if (r.same[i] >= 0) x[i] = x[static_cast<size_t>(r.same[i])].copy();
   for (size_t k = 0; k < r.out.size(); ++k)
     out.emplace_back(r.out[k],
                      r.extents[k] == RowExtent::element ? rows * length
@@ -234,6 +238,43 @@ TEST(loops_on_host, rows__swap_runs) {
         gradient.partial_rows = 5;
         expect_rows(gradient, heads, unaligned);
       }
+}
+
+// The partners of x and of gamma are of the same tensors: within a vector they are read once.
+TEST(loops_on_host, rows__read_a_tensor_once) {
+  for (const bool unaligned : {false, true})
+    for (const int64_t run : {1, 2, 32}) {
+      const Shape s = {3, 2, 64};
+      Rows norm = rotated_norm_of(s, DType::bf16, run);
+      norm.same = {-1, 0, -1, 2, -1, -1};
+      expect_rows(norm, s, unaligned);
+      const RowForm f = form_of(norm, s, unaligned);
+      const size_t tensors = write_rows(f, row_layout(f, 1), capability).used.size();
+      EXPECT_EQ(tensors, unaligned || run == 32 ? 6u : 4u) << run;
+      Rows gradient = rotated_gradient_of({8, 64}, DType::bf16, run);
+      gradient.same = {-1, -1, 1, -1, -1};
+      expect_rows(gradient, {8, 64}, unaligned);
+    }
+}
+
+// What heads share is loaded once for all of a thread's vectors, where it is at one place of each.
+TEST(loops_on_host, rows__load_what_heads_share_once) {
+  const auto loads = [](int lanes) {
+    const Shape s = {1, 4, 32, 96};  // 12 vectors a head
+    Rows norm = rotated_norm_of(s, DType::bf16, 1);
+    norm.in[2].shape = norm.in[3].shape = {32, 96};
+    norm.in[4].shape = norm.in[5].shape = {1, 4, 1, 96};
+    norm.row_dims = 2;
+    norm.same = {-1, 0, -1, 2, -1, -1};
+    const RowForm f = form_of(norm, s, false);
+    RowLayout l = row_layout(f, 1);
+    l.lanes = l.threads = lanes;
+    l.steps = 32 * 96 / l.vector / lanes;
+    const codegen::Kernel code = write_rows(f, l, capability).code;
+    return std::ranges::count(code.code, codegen::Op::load, &codegen::Instruction::op);
+  };
+  EXPECT_EQ(loads(128), 3 * (1 + 2 + 4));
+  EXPECT_EQ(loads(96), 4 * (1 + 2) + 4);
 }
 
 // The same over all heads: gamma differs from head to head, the tables do not.

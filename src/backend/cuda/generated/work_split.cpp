@@ -18,6 +18,11 @@ int steps_of(int loads, int cost) {
   return steps;
 }
 
+int steps_for(int steps, int64_t vectors, int threads, int sm_count) {
+  while (steps > 1 && vectors < int64_t{2} * sm_count * threads * steps) steps /= 2;
+  return steps;
+}
+
 std::vector<bool> narrow_results(const std::vector<DType>& out) {
   std::vector<bool> narrow;
   for (const DType t : out) narrow.push_back(t == DType::bf16 || t == DType::f16);

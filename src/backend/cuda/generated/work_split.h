@@ -18,6 +18,10 @@ int vector_of(const std::vector<DType>& full);
 // instructions per vector.
 int steps_of(int loads, int cost);
 
+// Of `steps`, those that leave two thread blocks for each processor, where a launch has so many
+// vectors in all; sm_count 0: all of them.
+int steps_for(int steps, int64_t vectors, int threads, int sm_count);
+
 // By result: whether it is rounded to 16 bits, which forgives less exact functions.
 std::vector<bool> narrow_results(const std::vector<DType>& out);
 

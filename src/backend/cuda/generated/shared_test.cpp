@@ -1,0 +1,138 @@
+// Launches that several uses of a generated kernel share give the bits of a launch each.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "backend/cuda/generated/map_strided.h"
+#include "backend/cuda/generated/row_text.h"
+#include "backend/cuda/generated/shared_kernel.h"
+#include "support/host_loops.h"
+
+namespace ebb::cuda {
+namespace {
+
+constexpr int capability = 90, sm_count = 1;
+Scalar in(int64_t i) { return Scalar::input(i); }
+
+// Queries or keys [2,3,heads,64], their partners, two tables that heads share.
+struct Heads {
+  Shape shape;
+  std::vector<Type> in;
+  IterationSpace space;
+
+  Heads(int64_t heads, int64_t row_dims) : shape{2, 3, heads, 64} {
+    const Type x{DType::bf16, shape}, table{DType::f32, {3, 1, 64}};
+    in = {x, x, table, table};
+    std::vector<Type> all = in;
+    all.push_back({DType::f32, shape});
+    std::vector<bool> reduced(4);
+    std::fill(reduced.end() - row_dims, reduced.end(), true);
+    space = make_iteration_space(shape, all, reduced);
+  }
+};
+
+bool all_equal(const std::vector<int64_t>& heads) {
+  return std::ranges::all_of(heads, [&](int64_t n) { return n == heads[0]; });
+}
+
+std::vector<StridedText> maps(const std::vector<int64_t>& heads, int uses, int most_steps) {
+  const Scalar r[] = {in(0) * in(2) + in(1) * in(3)};
+  std::vector<StridedText> texts;
+  for (const int64_t n : heads) {
+    const Heads h(n, 0);
+    StridedForm f{Expr(4, r), {}, {DType::bf16}, h.space, h.shape.numel()};
+    for (const Type& t : h.in) f.in.push_back(t.dtype);
+    f.swaps.runs = {0, 32, 0, 0};
+    f.uses = uses;
+    f.alternate = uses > 1 && all_equal(heads);
+    f.most_steps = most_steps;
+    texts.push_back(write_strided(f, capability));
+  }
+  return texts;
+}
+
+std::vector<RowText> rows(const std::vector<int64_t>& heads, int uses) {
+  const Scalar rstd = rsqrt(in(4) * (1.0 / 64) + 1e-3);
+  const Scalar r[] = {in(0) * in(0), rstd * (in(0) * in(2) + in(1) * in(3))};
+  std::vector<RowText> texts;
+  for (const int64_t n : heads) {
+    const Heads h(n, 1);
+    RowForm f{.expr = Expr(5, r),
+              .in = {},
+              .out = {DType::bf16},
+              .maximum = {false},
+              .extents = {RowExtent::element},
+              .space = h.space};
+    for (const Type& t : h.in) f.in.push_back(t.dtype);
+    f.swaps.runs = {0, 32, 0, 0};
+    f.uses = uses;
+    f.alternate = uses > 1 && all_equal(heads);
+    f.shared_rows = 48;
+    texts.push_back(write_rows(f, row_layout(f, sm_count), capability));
+  }
+  return texts;
+}
+
+// x, x, two tables and the result, of each use.
+struct Tensors {
+  std::vector<Buffer> in, out;
+  Tensors(const std::vector<int64_t>& heads) {
+    for (const int64_t n : heads) {
+      const auto seed = static_cast<int>(in.size());
+      in.push_back(Buffer::random(DType::bf16, 6 * n * 64, seed));
+      in.push_back(in.back().copy());
+      for (const int s : {1, 2}) in.push_back(Buffer::random(DType::f32, 3 * 64, seed + s));
+      out.emplace_back(DType::bf16, 6 * n * 64);
+    }
+  }
+  // The parameters of use u.
+  template <class Text>
+  codegen::Parameters parameters(const Text& text, size_t u) {
+    codegen::Parameters p = text.parameters;
+    for (size_t k = 0; k < 4; ++k) p.set(text.pointers[k], in[4 * u + text.used[k]].data());
+    p.set(text.pointers[4], out[u].data());
+    return p;
+  }
+};
+
+template <class Text>
+void expect_bits_of_single_launches(const std::vector<int64_t>& heads,
+                                    const std::vector<Text>& alone,
+                                    const std::vector<Text>& shared) {
+  ASSERT_TRUE(are_one_text(std::span(shared)));
+  Tensors want(heads), got(heads);
+  codegen::SharedLaunch launch(static_cast<int>(heads.size()), shared[0].parameters.size());
+  for (size_t u = 0; u < heads.size(); ++u) {
+    codegen::Parameters p = want.parameters(alone[u], u);
+    testing::interpret(alone[u].code, p.data(),
+                       {.blocks = static_cast<int>(alone[u].blocks), .threads = alone[u].threads});
+    launch.add(got.parameters(shared[u], u), shared[u].blocks);
+  }
+  ASSERT_EQ(launch.parameters().size(), shared[0].code.parameter_bytes);
+  testing::interpret(shared[0].code, launch.parameters().data(),
+                     {.blocks = static_cast<int>(launch.blocks()), .threads = shared[0].threads});
+  for (size_t u = 0; u < heads.size(); ++u)
+    for (int64_t i = 0; i < got.out[u].count(); ++i)
+      ASSERT_EQ(got.out[u].get(i), want.out[u].get(i)) << "use " << u << ", element " << i;
+}
+
+TEST(shared_launch, maps_of_several_sizes__give_the_bits_of_a_launch_each) {
+  for (const std::vector<int64_t>& heads : {std::vector<int64_t>{8, 2}, {2, 8}, {4, 2, 8}, {4, 4}})
+    expect_bits_of_single_launches(heads, maps(heads, 1, 2),
+                                   maps(heads, static_cast<int>(heads.size()), 2));
+}
+
+TEST(shared_launch, rows_of_several_numbers__give_the_bits_of_a_launch_each) {
+  for (const std::vector<int64_t>& heads :
+       {std::vector<int64_t>{5, 2}, {2, 3}, {2, 3, 4, 2}, {3, 3}, {2, 2, 2, 2}})
+    expect_bits_of_single_launches(heads, rows(heads, 1),
+                                   rows(heads, static_cast<int>(heads.size())));
+}
+
+TEST(shared_launch, uses_of_other_forms__are_no_text) {
+  const std::vector<StridedText> texts = maps({8, 1}, 2, 2);  // one head: the space has a dim less
+  EXPECT_FALSE(are_one_text(std::span(texts)));
+}
+
+}  // namespace
+}  // namespace ebb::cuda
