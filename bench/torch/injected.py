@@ -8,7 +8,8 @@ Weights are random, of published configurations; models of many equal blocks hav
 eager, ebb (eager and injected), compile (its blocks compiled, as diffusers'
 compile_repeated_blocks() does), compile+ebb (injected, then compiled). Before timing, the results
 of all ways are compared with the model's in f32. Times are between CUDA events, by turns, medians.
---train: forward, backward and nothing else. One JSON line a case; a table last.
+--train: forward, backward and nothing else. --profile: also each way's kernels, by time. One JSON
+line a case; a table last.
 """
 
 import argparse
@@ -169,6 +170,17 @@ def exact(make, first, inputs):
         return result(wide, {k: widened(v) for k, v in inputs.items()}).double()
 
 
+def kernels(model, inputs, train):
+    """(name, launches, ms) of one evaluation, the longest first."""
+    from torch.profiler import ProfilerActivity, profile
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        run(model, inputs, train)
+        torch.cuda.synchronize()
+    found = [(e.key, e.count, round(e.self_device_time_total * 1e-3, 3))
+             for e in seen.key_averages() if e.self_device_time_total > 0]
+    return sorted(found, key=lambda e: -e[2])
+
+
 def case(name, args):
     make, inputs, blocks = CASES[name](args.layers)
     ways = models(make, blocks)
@@ -192,6 +204,12 @@ def case(name, args):
                 marks[1].record()
                 torch.cuda.synchronize()
                 times[way].append(marks[0].elapsed_time(marks[1]))
+    for way, model in ways.items() if args.profile else ():
+        found = kernels(model, inputs, args.train)
+        print(f"  {name}, {way}: {sum(n for _, n, _ in found)} launches,"
+              f" {sum(t for *_, t in found):.3f} ms", file=sys.stderr)
+        for kernel, count, time_ms in found[:24]:
+            print(f"    {time_ms:9.3f} ms {count:5}  {kernel[:120]}", file=sys.stderr)
     ms = {way: round(statistics.median(t), 3) for way, t in times.items()}
     fine = all(errors[w] <= 1.05 * errors["eager"] + 1e-3 for w in ways)
     return {"bench": "injected", "case": name, "train": args.train, "dtype": "bf16", "ms": ms,
@@ -210,6 +228,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--runs", type=int, default=4, help="a round")
     parser.add_argument("--train", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--json", help="file that lines are added to")
     args = parser.parse_args()
     torch._dynamo.config.cache_size_limit = 64
