@@ -146,6 +146,21 @@ TEST_P(LaunchesOf, functions__are_as_few_as_they_can_be) {
   EXPECT_NEAR(std::strtod(rest, nullptr), c.megabytes, 1e-3) << table << to_text(low);
 }
 
+TEST(functions, rotations__read_a_tensor_and_its_partners_once) {
+  if (test::only("cuda").empty()) GTEST_SKIP() << "built without CUDA";
+  Graph g;
+  const std::vector<Value> in = {g.input("x", {DType::bf16, {1, 512, 24, 128}}),
+                                 g.input("cos", {DType::f32, {512, 128}}),
+                                 g.input("sin", {DType::f32, {512, 128}})};
+  const Function& f = find_function("rope");
+  const std::vector<AttributeValue> style = {std::string("interleaved")};
+  g.output("y", f.build({g, in, f.attrs(style)})[0]);
+  const Context context = open_context("cuda:h200");
+  Lowering l{*context.device, {}};
+  const std::string text = to_text(lowered(g, l));
+  EXPECT_NE(text.find("swapped=1:1 same=-1,0,-1,-1,-1"), std::string::npos) << text;
+}
+
 INSTANTIATE_TEST_SUITE_P(h200, LaunchesOf, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return std::string(info.param.label); });
 

@@ -52,6 +52,28 @@ TEST(loops_on_host, flat_map__gives_the_expression) {
       for (const DType t : {DType::f32, DType::bf16, DType::f16}) expect_flat(count, unaligned, t);
 }
 
+// 1 MB of bf16 would be 64 blocks of four vectors a thread, for 132 processors.
+TEST(loops_on_host, small_maps__have_blocks_for_all_processors) {
+  using Kind = SegmentedMap::Operand;
+  const Scalar r[] = {in(0) * 3.0};
+  FlatForm flat{Expr(1, r), {Kind::full}, {DType::bf16}, {DType::bf16}};
+  flat.sm_count = 132;
+  flat.elements = int64_t{1} << 27;
+  EXPECT_EQ(write_flat(flat, capability).chunk, 4 * 2048);
+  flat.elements = int64_t{1} << 19;
+  EXPECT_EQ(write_flat(flat, capability).chunk, 2048);
+  const Scalar scaled[] = {in(0) * in(1)};
+  for (const int64_t tokens : {64, 8192}) {
+    const Type x{DType::bf16, {tokens, 32, 128}}, table{DType::bf16, {tokens, 1, 128}};
+    const Type all[] = {x, table, x};
+    StridedForm f{Expr(2, scaled), {x.dtype, table.dtype}, {x.dtype}, {}, x.shape.numel()};
+    f.space = make_iteration_space(x.shape, all, std::vector<bool>(3));
+    f.sm_count = 132;
+    f.elements = x.shape.numel();
+    EXPECT_EQ(write_strided(f, capability).steps, tokens == 64 ? 1 : 4) << tokens;
+  }
+}
+
 // Three segments of different counts in one launch.
 TEST(loops_on_host, segmented_flat_map__finds_its_segment) {
   using Kind = SegmentedMap::Operand;

@@ -51,7 +51,8 @@ std::vector<StridedText> maps(const std::vector<int64_t>& heads, int uses, int m
   return texts;
 }
 
-std::vector<RowText> rows(const std::vector<int64_t>& heads, int uses) {
+// `pairs`: sums over pairs of rows.
+std::vector<RowText> rows(const std::vector<int64_t>& heads, int uses, bool pairs) {
   const Scalar rstd = rsqrt(in(4) * (1.0 / 64) + 1e-3);
   const Scalar r[] = {in(0) * in(0), rstd * (in(0) * in(2) + in(1) * in(3))};
   std::vector<RowText> texts;
@@ -59,9 +60,10 @@ std::vector<RowText> rows(const std::vector<int64_t>& heads, int uses) {
     const Heads h(n, 1);
     RowForm f{.expr = Expr(5, r),
               .in = {},
-              .out = {DType::bf16},
+              .out = {pairs ? DType::f32 : DType::bf16},
               .maximum = {false},
-              .extents = {RowExtent::element},
+              .extents = {pairs ? RowExtent::partial : RowExtent::element},
+              .partial_rows = pairs ? 2 : 0,
               .space = h.space};
     for (const Type& t : h.in) f.in.push_back(t.dtype);
     f.swaps.runs = {0, 32, 0, 0};
@@ -76,13 +78,13 @@ std::vector<RowText> rows(const std::vector<int64_t>& heads, int uses) {
 // x, x, two tables and the result, of each use.
 struct Tensors {
   std::vector<Buffer> in, out;
-  Tensors(const std::vector<int64_t>& heads) {
+  Tensors(const std::vector<int64_t>& heads, bool pairs) {
     for (const int64_t n : heads) {
       const auto seed = static_cast<int>(in.size());
       in.push_back(Buffer::random(DType::bf16, 6 * n * 64, seed));
       in.push_back(in.back().copy());
       for (const int s : {1, 2}) in.push_back(Buffer::random(DType::f32, 3 * 64, seed + s));
-      out.emplace_back(DType::bf16, 6 * n * 64);
+      out.emplace_back(pairs ? DType::f32 : DType::bf16, (pairs ? 3 : 6) * n * 64);
     }
   }
   // The parameters of use u.
@@ -97,10 +99,10 @@ struct Tensors {
 
 template <class Text>
 void expect_bits_of_single_launches(const std::vector<int64_t>& heads,
-                                    const std::vector<Text>& alone,
-                                    const std::vector<Text>& shared) {
+                                    const std::vector<Text>& alone, const std::vector<Text>& shared,
+                                    bool pairs = false) {
   ASSERT_TRUE(are_one_text(std::span(shared)));
-  Tensors want(heads), got(heads);
+  Tensors want(heads, pairs), got(heads, pairs);
   codegen::SharedLaunch launch(static_cast<int>(heads.size()), shared[0].parameters.size());
   for (size_t u = 0; u < heads.size(); ++u) {
     codegen::Parameters p = want.parameters(alone[u], u);
@@ -125,8 +127,10 @@ TEST(shared_launch, maps_of_several_sizes__give_the_bits_of_a_launch_each) {
 TEST(shared_launch, rows_of_several_numbers__give_the_bits_of_a_launch_each) {
   for (const std::vector<int64_t>& heads :
        {std::vector<int64_t>{5, 2}, {2, 3}, {2, 3, 4, 2}, {3, 3}, {2, 2, 2, 2}})
-    expect_bits_of_single_launches(heads, rows(heads, 1),
-                                   rows(heads, static_cast<int>(heads.size())));
+    expect_bits_of_single_launches(heads, rows(heads, 1, false),
+                                   rows(heads, static_cast<int>(heads.size()), false));
+  for (const std::vector<int64_t>& heads : {std::vector<int64_t>{4, 2}, {2, 2}})
+    expect_bits_of_single_launches(heads, rows(heads, 1, true), rows(heads, 2, true), true);
 }
 
 TEST(shared_launch, uses_of_other_forms__are_no_text) {
