@@ -68,6 +68,13 @@ struct LoopForm;     // ir/loop_form.h
 struct Contraction;  // ir/contraction.h
 struct CopyForm;     // ir/copy_form.h
 
+// How uses that do not depend on each other become one use of another op, which is one launch.
+struct Together {
+  // What uses must have in common beside their dtypes; "": this one stays alone.
+  std::string (*key)(const Signature&);
+  Signature (*join)(std::span<const Signature> uses);
+};
+
 struct OpDef {
   std::string_view name;
   // Default attributes; their type is the op's attribute struct.
@@ -115,6 +122,8 @@ struct OpDef {
   };
   Precision precision = Precision::follow;
   size_t operands = SIZE_MAX;  // how many first inputs `low` casts; later ones are biases
+  // Null: pointwise uses alone have another way (multi_tensor_pointwise).
+  const Together* together = nullptr;
   // What a use multiplies and computes of its products. Null: it is no sum of products.
   Contraction (*contraction)(const Signature&) = nullptr;
 };

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "base/error.h"
-#include "ops/loops/op.h"
 #include "ops/multi_tensor_pointwise/op.h"
 #include "passes/expression_node.h"
 
@@ -12,9 +11,9 @@ namespace ebb {
 namespace {
 
 constexpr int64_t most_elements = int64_t{1} << 24;
-// Of loops, whose parts are few and stand side by side.
-constexpr int64_t most_loop_elements = int64_t{1} << 29;
-constexpr size_t most_loops = 8;
+// Of uses that OpDef::together joins, which are few and stand side by side.
+constexpr int64_t most_joined_elements = int64_t{1} << 29;
+constexpr size_t most_joined = 8;
 
 using Supports = std::function<bool(const Signature&)>;
 
@@ -41,31 +40,37 @@ class HorizontalFuser {
  private:
   // Nodes with the same key may fuse; "" for a node that does not fuse.
   std::string key_of(const Node& n) const {
-    return n.op == &ops::def::loop() ? key_of_loop(n) : key_of_elementwise(n);
+    return n.op->together ? key_of_joined(n) : key_of_elementwise(n);
   }
-  // What loops have in common that differ in their sizes, and in where slices begin.
-  std::string key_of_loop(const Node& n) const {
-    auto a = n.attrs.as<ops::Loop>();
-    if (!supports_ || Shape(a.shape).numel() > most_loop_elements) return "";
-    a.shape.clear();
-    a.slices.begin.clear();
-    a.slices.end.clear();
-    std::string key = str("loop ", Attrs(a).text());
+  std::string key_of_joined(const Node& n) const {
+    if (!supports_ || elements_of(n) > most_joined_elements) return "";
+    std::string key = n.op->together->key(g_.signature(n));
+    if (key.empty()) return key;
+    key += str(' ', n.op->name);
     for (const auto* values : {&n.in, &n.out})
       for (const int32_t v : *values) key += str(' ', g_.type(v).dtype);
     return key;
   }
+  // Of its largest operand or result.
+  int64_t elements_of(const Node& n) const {
+    int64_t most = 0;
+    for (const auto* values : {&n.in, &n.out})
+      for (const int32_t v : *values) most = std::max(most, g_.type(v).shape.numel());
+    return most;
+  }
   // Whether one launch can compute them all.
   bool fit_together(const std::vector<size_t>& members, size_t more) const {
-    if (g_.nodes()[more].op != &ops::def::loop()) return true;
+    const Together* how = g_.nodes()[more].op->together;
+    if (how == nullptr) return true;
     std::vector<Signature> parts;
     int64_t elements = 0;
     for (size_t k = 0; k <= members.size(); ++k) {
-      parts.push_back(g_.signature(g_.nodes()[k < members.size() ? members[k] : more]));
-      elements += Shape(parts.back().as<ops::Loop>().shape).numel();
+      const Node& n = g_.nodes()[k < members.size() ? members[k] : more];
+      parts.push_back(g_.signature(n));
+      elements += elements_of(n);
     }
-    return parts.size() <= most_loops && elements <= most_loop_elements &&
-           supports_(ops::together(parts));
+    return parts.size() <= most_joined && elements <= most_joined_elements &&
+           supports_(how->join(parts));
   }
   std::string key_of_elementwise(const Node& n) const {
     if (!is_elementwise(n) || n.in.empty()) return "";
@@ -111,10 +116,10 @@ class HorizontalFuser {
   // The op and its attributes that do what the members do.
   std::pair<const OpDef*, Attrs> fused(const std::vector<size_t>& members) const {
     const Node& first = g_.nodes()[members[0]];
-    if (first.op == &ops::def::loop()) {
+    if (first.op->together) {
       std::vector<Signature> parts;
       for (const size_t m : members) parts.push_back(g_.signature(g_.nodes()[m]));
-      const Signature s = ops::together(parts);
+      const Signature s = first.op->together->join(parts);
       return {s.op, s.attrs};
     }
     ops::MultiTensorPointwise a{expression_of(g_, first), static_cast<int64_t>(members.size()), ""};

@@ -132,11 +132,31 @@ LoopNode writing_concatenation(LoopNode l, std::span<const size_t> outputs, int3
   return l;
 }
 
+// By operand, an earlier one that is the same tensors, or -1; none if there are none. Partners of a
+// rotation are told so alone: a loop without views reads a tensor once in any case.
+static std::vector<int64_t> same_operands(const LoopNode& l) {
+  std::vector<std::vector<std::pair<int32_t, Shape>>> operands;
+  std::vector<int64_t> same;
+  for (size_t first = 0; !l.loop.swaps.empty() && first < l.in.size();) {
+    const bool segmented = l.loop.segments.has_in(operands.size());
+    const size_t end = first + (segmented ? l.loop.segments.widths.size() : 1);
+    std::vector<std::pair<int32_t, Shape>> own;
+    for (; first < end; ++first) own.emplace_back(l.in[first].value, l.in[first].shape);
+    const auto at = std::ranges::find(operands, own);
+    same.push_back(at == operands.end() ? -1 : at - operands.begin());
+    operands.push_back(std::move(own));
+  }
+  if (std::ranges::all_of(same, [](int64_t k) { return k < 0; })) same.clear();
+  return same;
+}
+
 void add_loop(const LoopNode& l, Rewriter& rw) {
   const AtScope scope(rw.to(), l.at);
   std::vector<Value> in;
   for (const LoopNode::Input& i : l.in) in.push_back(ops::reshape(rw.map(i.value), i.shape));
-  const std::vector<Value> out = rw.to().add(ops::def::loop(), l.loop, in);
+  ops::Loop loop = l.loop;
+  loop.same = same_operands(l);
+  const std::vector<Value> out = rw.to().add(ops::def::loop(), loop, in);
   for (size_t k = 0; k < out.size(); ++k)
     rw.set(l.out[k], ops::reshape(out[k], rw.from().type(l.out[k]).shape));
 }

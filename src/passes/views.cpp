@@ -297,43 +297,6 @@ class ColumnWriter {
 
 }  // namespace
 
-// By operand of a loop, an earlier one that is the same tensor, or -1.
-static std::vector<int64_t> same_operands(const Node& n, const ops::Loop& a) {
-  std::vector<std::vector<int32_t>> tensors;
-  std::vector<int64_t> same;
-  for (size_t first = 0; first < n.in.size(); first += tensors.back().size()) {
-    const size_t count = a.segments.has_in(tensors.size()) ? a.segments.widths.size() : 1;
-    const auto from = n.in.begin() + static_cast<ptrdiff_t>(first);
-    std::vector<int32_t> own(from, from + static_cast<ptrdiff_t>(count));
-    const auto at = std::ranges::find(tensors, own);
-    same.push_back(at == tensors.end() ? -1 : at - tensors.begin());
-    tensors.push_back(std::move(own));
-  }
-  return same;
-}
-
-// Loops know which of their operands are one tensor.
-static Graph with_same_operands(const Graph& g) {
-  Rewriter rw(g);
-  rw.copy_sources();
-  for (const Node& n : g.nodes()) {
-    if (n.op != &ops::def::loop()) {
-      rw.copy(n);
-      continue;
-    }
-    Node known = n;
-    auto a = n.attrs.as<ops::Loop>();
-    std::vector<int64_t> same = same_operands(n, a);
-    if (!a.swaps.empty() && std::ranges::any_of(same, [](int64_t k) { return k >= 0; })) {
-      a.same = std::move(same);
-      known.attrs = a;
-    }
-    rw.copy(known);
-  }
-  rw.copy_ends();
-  return rw.take();
-}
-
 Graph elide_copies(const Graph& g, const Supports& supports) {
   ViewedGraph v(g);
   view_swaps(v, supports);
@@ -341,7 +304,7 @@ Graph elide_copies(const Graph& g, const Supports& supports) {
   v.elide_unread();
   view_slices(v, supports);
   ColumnWriter(v, supports).run();
-  return with_same_operands(v.rebuilt());
+  return v.rebuilt();
 }
 
 }  // namespace ebb

@@ -8,6 +8,7 @@
 #include "ir/expr_inputs.h"
 #include "ops/expressions.h"
 #include "ops/group_affine_grad/op.h"
+#include "ops/loops/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -331,7 +332,8 @@ const OpDef& def::loop() {
                        .decompose = decompose,
                        .cost = cost,
                        .examples = loop_examples,
-                       .differentiable = false};
+                       .differentiable = false,
+                       .together = &loops_together};
   return d;
 }
 

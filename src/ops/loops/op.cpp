@@ -67,7 +67,7 @@ std::vector<Example> examples() {
   const auto add = [&](const char* label, std::initializer_list<OfHeads> loops) {
     std::vector<Signature> parts;
     for (const OfHeads& how : loops) parts.push_back(use_of(all, how));
-    const Signature s = together(parts);
+    const Signature s = loops_together.join(parts);
     out.push_back({.label = label, .attrs = s.attrs, .in = s.in});
   };
   add("one", {{"rotation_half_split"}});
@@ -119,7 +119,16 @@ std::vector<Signature> parts_of(const Signature& s) {
   return parts;
 }
 
-Signature together(std::span<const Signature> parts) {
+namespace {
+std::string key_of(const Signature& s) {
+  auto a = s.as<Loop>();
+  a.shape.clear();
+  a.slices.begin.clear();
+  a.slices.end.clear();
+  return Attrs(a).text();
+}
+
+Signature join(std::span<const Signature> parts) {
   Loops a;
   Signature s{&def::loops(), {}, {}, {}, parts[0].at, parts[0].aligned};
   for (const Signature& part : parts) {
@@ -130,6 +139,9 @@ Signature together(std::span<const Signature> parts) {
   s.attrs = a;
   return s;
 }
+}  // namespace
+
+const Together loops_together{key_of, join};
 
 const OpDef& def::loops() {
   static const OpDef d{.name = "loops",

@@ -31,7 +31,7 @@ const OpDef& loops();
 
 // The uses of `loop` that a use of loops is, in order.
 std::vector<Signature> parts_of(const Signature& s);
-// The other way round.
-Signature together(std::span<const Signature> parts);
+// The other way round, of loops that differ in their sizes and in where slices begin.
+extern const Together loops_together;
 
 }  // namespace ebb::ops
