@@ -64,9 +64,17 @@ TrainingStep make_step(const Network& n, train::StepOptions options, CompileOpti
 }
 
 // Each rank has the whole batch of a case, and the same inputs.
-train::Split split_of(const Context& context, train::Shard shard) {
+train::Split split_of(const Context& context, train::Split split) {
   const Communicator* c = context.device->communicator();
-  return c ? train::Split{.ranks = c->ranks(), .rank = c->rank(), .shard = shard} : train::Split{};
+  if (c == nullptr) return {};
+  split.ranks = c->ranks();
+  split.rank = c->rank();
+  return split;
+}
+
+NetworkCase with_batch(NetworkCase m, int64_t batch) {
+  if (batch > 0) m.batch = batch;
+  return m;
 }
 
 double number(const NamedTensors& out, const char* name) {
@@ -106,9 +114,9 @@ BenchResult bench_large(const Context& context, const NetworkCase& m, const Mode
                         Ceilings& ceilings) {
   const DType dtype = DType::bf16;
   const auto start = std::chrono::steady_clock::now();
-  const Network network = make_network(m, {.precond = "eps"});
+  const Network network = make_network(with_batch(m, what.batch), {.precond = "eps"});
   TrainingStep s =
-      make_step(network, {.dtype = dtype, .ema = false, .split = split_of(context, what.shard)},
+      make_step(network, {.dtype = dtype, .ema = false, .split = split_of(context, what.split)},
                 {.recompute = what.recompute}, context);
   const double loss = number(s.plan.run(s.inputs), "loss");
   const std::chrono::duration<double> first_step = std::chrono::steady_clock::now() - start;
@@ -143,12 +151,12 @@ void bench_models(const Context& context, const ModelBench& what, Ceilings& ceil
   };
   for (const NetworkCase& m : small_networks()) {
     if (!asked(m)) continue;
-    const Network network = make_network(m, {});
+    const Network network = make_network(with_batch(m, what.batch), {});
     TrainingStep plain = make_step(network, {.dtype = DType::f32}, {.fuse = false}, context);
     const NamedTensors want = plain.plan.run(plain.inputs);
     for (const DType d : {DType::f32, DType::bf16}) {
       if (!context.device->fast_in(d)) continue;
-      TrainingStep s = make_step(network, {.dtype = d, .split = split_of(context, what.shard)},
+      TrainingStep s = make_step(network, {.dtype = d, .split = split_of(context, what.split)},
                                  {.recompute = what.recompute}, context);
       check_step(m, s.plan.run(s.inputs), want, d);
       BenchResult r = time_step(s, context, ceilings, d);

@@ -21,7 +21,10 @@ struct ModelBench {
   Recompute recompute = {};                 // of training steps
   bool profile = false;                     // measure each step of the plans as well
   std::optional<DType> dtype = {};          // of evaluations, in place of the usual ones
-  train::Shard shard = train::Shard::none;  // of training steps, where the device is one of several
+  // Of training steps: their images a device, 0 for the case's, and, where the device is one of
+  // several, what is split; the ranks are the device's.
+  int64_t batch = 0;
+  train::Split split = {};
 };
 
 // In which evaluations are measured: the one that was asked for, else those of `usual` that the

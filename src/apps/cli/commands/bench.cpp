@@ -25,7 +25,9 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string filter, recompute = "off", dtype = "auto", file, size, gpus, shard = "none";
+  std::string filter, recompute = "off", dtype = "auto", file, size, gpus, shard = "none",
+                      reduce_dtype = "f32";
+  int64_t batch = 0;
   bool profile = false;
   CommonOptions common;
   void fields(auto&& f) {
@@ -37,7 +39,9 @@ struct Options {
       "fast in");
     f("gpus", gpus,
       "training steps: on so many GPUs of this machine, or on all, each with the case's batch");
+    f("batch", batch, "training steps: images a GPU; 0: the case's");
     f("shard", shard, "training steps on several GPUs: none, optimizer or weights, as `ebb train`");
+    f("reduce_dtype", reduce_dtype, "of the gradients that these send each other: f32 or bf16");
     f("profile", profile, "of plans: also the time of each kernel, the longest uses first");
     f("file", file, "bench load: the safetensors file whose weights are loaded");
     f("size", size, "bench load: of a temporary file of random weights, such as 5GB");
@@ -142,8 +146,21 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
     known.insert(known.end(), plans.begin(), plans.end());
     fail_unknown("bench: no bench example matches", o.filter, known);
   }
-  require(step || recompute.kind == Recompute::Kind::off,
-          "bench: --recompute is for training steps, and '", o.filter, "' matches none");
+  const auto for_steps = [&](const char* flag, bool given) {
+    require(step || !given, "bench: ", flag, " is for training steps, and '", o.filter,
+            "' matches none");
+  };
+  for_steps("--recompute", recompute.kind != Recompute::Kind::off);
+  for_steps("--batch", o.batch != 0);
+  for_steps("--shard", o.shard != "none");
+  for_steps("--reduce-dtype", o.reduce_dtype != "f32");
+  require(o.batch >= 0, "bench: --batch must be at least 1 (", o.batch, ")");
+}
+
+train::Split split_of(const Options& o) {
+  require(o.reduce_dtype == "f32" || o.reduce_dtype == "bf16",
+          "bench: --reduce-dtype must be f32 or bf16 ('", o.reduce_dtype, "')");
+  return {.shard = train::parse_shard(o.shard), .sent = parse_dtype(o.reduce_dtype)};
 }
 
 std::optional<DType> dtype_of(const Options& o) {
@@ -186,8 +203,12 @@ int run_rank(const Options& o, ranks::TcpGroup* group) {
     std::fflush(stdout);
   };
   bench_ops(context, o.filter, c, report);
-  const ModelBench networks{o.filter, recompute, o.profile, dtype_of(o),
-                            train::parse_shard(o.shard)};
+  const ModelBench networks{.filter = o.filter,
+                            .recompute = recompute,
+                            .profile = o.profile,
+                            .dtype = dtype_of(o),
+                            .batch = o.batch,
+                            .split = split_of(o)};
   bench_models(context, networks, c, report);
   bench_denoise(context, networks, c, report);
   bench_components(context, networks, c, report);
