@@ -1,0 +1,46 @@
+// Training the autoencoder of a checkpoint, on pictures alone.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "pipeline/checkpoint_training.h"
+
+namespace ebb {
+
+// Of images x f32 [N,H,W,C] in [-1,1] and their latents z = mean + exp(logvar / 2) noise:
+//   l1  the mean of |x - decoded z|
+//   kl  the divergence of the latents' distribution from the standard normal one, summed over an
+//       image's latents, its mean over the images, divided by H W C
+//   loss = l1 + kl_weight * kl
+// which is that of Rombach et al. 2022 (arXiv:2112.10752, appendix G), without its discriminator
+// and divided by H W C. f32[] each.
+struct AutoencoderLoss {
+  Value loss, l1, kl;
+};
+// `noise`: standard normal, by the shape of the latents.
+AutoencoderLoss autoencoder_loss(const Component& autoencoder, Value images,
+                                 const std::function<Value(const Shape& latents)>& noise,
+                                 double kl_weight);
+// The same with inputs images, seed, image and step; output "loss".
+Graph autoencoder_loss_graph(const Component& autoencoder, const Shape& images, double kl_weight);
+
+class AutoencoderTraining final : public CheckpointTraining {
+ public:
+  AutoencoderTraining(FinetuneRequest request, const Context& context);
+  train::TrainJob job() override;
+
+ private:
+  NamedTensors batch(int64_t number);
+
+  FinetuneRequest request_;
+  train::TrainConfig& c_;
+  FinetuneConfig& f_;
+  CheckpointParts parts_;
+  nn::Weights weights_;
+  NamedTensors given_;
+  TrainPictures pictures_;
+  CheckpointWriter writer_;
+};
+
+}  // namespace ebb
