@@ -106,6 +106,16 @@ TEST_F(cli_create, autoencoder__is_trained_on_pictures_alone) {
     EXPECT_TRUE(same || e.name.starts_with("first_stage_model.")) << e.name;
   }
   EXPECT_GT(changed, 50);
+  const Output unit = run_program(train_of(file("new"), "unit",
+                                           flags + "--steps 4 --threads 1 "
+                                                   "--unit-latents"));
+  ASSERT_EQ(unit.code, 0) << unit.text;
+  EXPECT_NE(unit.text.find("which is 5.48"), std::string::npos) << unit.text;
+  const auto scaled = io::TensorFile::open(model("unit", 4));
+  const std::string conv = "first_stage_model.post_quant_conv.weight";
+  EXPECT_NE(deviation(scaled, conv), deviation(after, conv));
+  expect_same_tensors(folder_ / "unit/state-00000004.safetensors",
+                      folder_ / "once/state-00000004.safetensors");
 }
 
 TEST_F(cli_create, settings_of_denoisers__are_refused_of_an_autoencoder) {
@@ -119,7 +129,7 @@ TEST_F(cli_create, settings_of_denoisers__are_refused_of_an_autoencoder) {
   EXPECT_NE(line("--train autoencoder,unet").find("is trained alone"), std::string::npos);
   EXPECT_NE(line("--train autoencoder --precond v").find("no effect on an autoencoder"),
             std::string::npos);
-  EXPECT_NE(line("--kl-weight 1").find("is of an autoencoder that is trained"), std::string::npos);
+  EXPECT_NE(line("--kl-weight 1").find("are of an autoencoder that is trained"), std::string::npos);
 }
 
 }  // namespace

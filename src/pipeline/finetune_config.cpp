@@ -16,8 +16,9 @@ void check_autoencoder(const FinetuneConfig& f) {
   const FinetuneConfig defaults;
   require(f.kl_weight >= 0, "kl_weight: must not be negative (", f.kl_weight, ")");
   if (!f.trains("autoencoder")) {
-    require(f.kl_weight == defaults.kl_weight,
-            "kl_weight: is of an autoencoder that is trained (--train autoencoder)");
+    require(f.kl_weight == defaults.kl_weight && !f.unit_latents,
+            "kl_weight, unit_latents: are of an autoencoder that is trained (--train "
+            "autoencoder)");
     return;
   }
   require(f.train == "autoencoder", "train: an autoencoder is trained alone, before the networks ",

@@ -15,6 +15,7 @@ struct FinetuneConfig {
   std::string train = "unet", adapter = "none", targets = "attentions";
   std::string text_targets = "self_attn,mlp", names = "kohya", save_dtype = "f16";
   double text_lr = 0, kl_weight = 1e-6;
+  bool unit_latents = false;
   int64_t rank = 16, factor = -1;
   double alpha = 16;
   std::string text_encoder, vae, variant;
@@ -40,6 +41,8 @@ struct FinetuneConfig {
     f("text_targets", text_targets, "adapter: likewise of text encoders: self_attn,mlp, q_proj");
     f("text_lr", text_lr, "learning rate of text encoders; 0: lr");
     f("kl_weight", kl_weight, "autoencoder: of the divergence of latents from normal noise");
+    f("unit_latents", unit_latents,
+      "autoencoder: in its files latents are scaled to what a denoiser trained from scratch wants");
     f("names", names, "adapter: whose names its file has: kohya (A1111, ComfyUI) or peft");
     f("save_dtype", save_dtype, "of the model files: f32, f16 or bf16; resuming always has f32");
     f("text_encoder", text_encoder, "a file with the text encoder, if the model lacks it");

@@ -1,10 +1,13 @@
 #include "pipeline/train_autoencoder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/json.h"
+#include "models/config_fields.h"
 #include "nn/ops.h"
 #include "pipeline/finetune_metadata.h"
+#include "pipeline/latent_space.h"
 #include "pipeline/tensor_cache.h"
 #include "pipeline/train_encoders.h"
 #include "train/loader.h"
@@ -62,13 +65,35 @@ Graph autoencoder_loss_graph(const Component& c, const Shape& shape, double kl_w
   return g;
 }
 
-AutoencoderTraining::AutoencoderTraining(FinetuneRequest request, const Context&)
+NamedTensors with_scaled_latents(NamedTensors weights, const std::string& prefix, double factor) {
+  const auto own = [&](const char* name) {
+    const auto it = weights.find(prefix + name);
+    require(it != weights.end(),
+            "unit_latents: the autoencoder has no 1x1 convolutions around its ", "latents (", name,
+            ")");
+    it->second = it->second.clone();
+    return it->second.span<float>();
+  };
+  const auto k = static_cast<float>(factor);
+  // the upper half of the rows makes the mean, the lower the logarithm of the variance
+  const auto rows = own("quant_conv.weight"), bias = own("quant_conv.bias");
+  for (float& v : rows.first(rows.size() / 2)) v *= k;
+  for (float& v : bias.first(bias.size() / 2)) v *= k;
+  for (float& v : bias.last(bias.size() / 2)) v += 2 * std::log(k);
+  for (float& v : own("post_quant_conv.weight")) v /= k;
+  return weights;
+}
+
+AutoencoderTraining::AutoencoderTraining(FinetuneRequest request, const Context& context)
     : request_(std::move(request)),
       c_(request_.train),
       f_(request_.config),
+      context_(context),
       parts_(open_checkpoint(request_)),
       writer_(request_) {
   const LoadedComponent& own = autoencoder_in(parts_, c_.model);
+  require(!f_.unit_latents || text_in(own.component.config, "quant_conv") == "true",
+          "unit_latents: the autoencoder has no 1x1 convolutions around its latents  ", c_.model);
   keep(f_.base, hash_text(*own.weights), "the autoencoder", c_.model);
   weights_ = weights_of(*own.component.model, own.component.config);
   for (const nn::Weight& w : weights_) {
@@ -100,6 +125,52 @@ NamedTensors AutoencoderTraining::batch(int64_t number) {
   return out;
 }
 
+// Of the latents of some pictures, drawn from the autoencoder's posterior, around their mean.
+double AutoencoderTraining::latent_deviation(const train::TrainState& state) const {
+  constexpr int64_t most = 64;
+  const Component& c = autoencoder_in(parts_, c_.model).component;
+  const int64_t count = std::min<int64_t>(most, std::ssize(pictures_.data.pictures));
+  std::map<train::PictureSize, std::unique_ptr<Plan>> plans;
+  double sum = 0, square = 0, numbers = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto k = static_cast<size_t>(i * std::ssize(pictures_.data.pictures) / count);
+    const train::PictureSize size = pictures_.fits[k].bucket;
+    std::unique_ptr<Plan>& plan = plans[size];
+    if (!plan) {
+      plan = std::make_unique<Plan>(
+          entry_graph(
+              *c.model, c.config,
+              {"encode", {{"pixels", {1, size.height, size.width, 3}}}, {"mean", "logvar"}}),
+          context_);
+      for (const nn::Weight& w : weights_)
+        if (plan->graph().find_source(w.name))
+          plan->bind(w.name, state.tensors.at(writer_.prefix() + w.name));
+    }
+    const NamedTensors out = plan->run(
+        {{"pixels", signed_pixels(pictures_.data.pictures[k], pictures_.fits[k], false)}});
+    const auto mean = out.at("mean").span<float>(), logvar = out.at("logvar").span<float>();
+    for (size_t j = 0; j < mean.size(); ++j) {
+      sum += double{mean[j]};
+      square += double{mean[j]} * double{mean[j]} + std::exp(double{logvar[j]});
+    }
+    numbers += static_cast<double>(mean.size());
+  }
+  return std::sqrt(std::max(square / numbers - sum / numbers * (sum / numbers), 1e-12));
+}
+
+// The state as files have it.
+train::TrainState AutoencoderTraining::written(const train::TrainState& state) const {
+  train::TrainState out = state;
+  if (!f_.unit_latents) return out;
+  const double scale = latent_scaling(*parts_.denoiser.model, parts_.denoiser.config).space.scale;
+  const double deviation = latent_deviation(state);
+  request_.say(
+      str("latents have a deviation of ", deviation, ", which is ", 1 / scale, " in the file"));
+  out.tensors =
+      with_scaled_latents(std::move(out.tensors), writer_.prefix(), 1 / (scale * deviation));
+  return out;
+}
+
 train::TrainJob AutoencoderTraining::job() {
   const LoadedComponent& own = autoencoder_in(parts_, c_.model);
   const int64_t batch = c_.batch / c_.accumulation;
@@ -125,7 +196,7 @@ train::TrainJob AutoencoderTraining::job() {
   };
   out.write_model = [this](const std::string& path, const train::TrainState& state,
                            const std::map<std::string, std::string>& metadata) {
-    writer_.write(path, state, {parts_.denoiser.diffusion, metadata},
+    writer_.write(path, written(state), {parts_.denoiser.diffusion, metadata},
                   [&](const CheckpointWeight& w) -> std::optional<std::string> {
                     if (!is_from(*parts_.autoencoder, w)) return {};
                     return w.weight;

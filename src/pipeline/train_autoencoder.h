@@ -25,6 +25,12 @@ AutoencoderLoss autoencoder_loss(const Component& autoencoder, Value images,
 // The same with inputs images, seed, image and step; output "loss".
 Graph autoencoder_loss_graph(const Component& autoencoder, const Shape& images, double kl_weight);
 
+// The autoencoder whose latents are `factor` times those of this one, and are decoded as these: its
+// 1x1 convolutions around them, `quant_conv` and `post_quant_conv`, are changed. `weights`: in the
+// network's layout, behind `prefix`; those that change are new tensors. Throws Error where it has
+// no such convolutions.
+NamedTensors with_scaled_latents(NamedTensors weights, const std::string& prefix, double factor);
+
 class AutoencoderTraining final : public CheckpointTraining {
  public:
   AutoencoderTraining(FinetuneRequest request, const Context& context);
@@ -32,10 +38,13 @@ class AutoencoderTraining final : public CheckpointTraining {
 
  private:
   NamedTensors batch(int64_t number);
+  train::TrainState written(const train::TrainState& state) const;
+  double latent_deviation(const train::TrainState& state) const;
 
   FinetuneRequest request_;
   train::TrainConfig& c_;
   FinetuneConfig& f_;
+  Context context_;
   CheckpointParts parts_;
   nn::Weights weights_;
   NamedTensors given_;
