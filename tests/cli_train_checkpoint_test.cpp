@@ -2,51 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 
 #include "adapters/trainable.h"
 #include "io/safetensors.h"
-#include "support/generate_program.h"
+#include "support/train_program.h"
 
 namespace ebb::testing {
 namespace {
 
-class cli_train_checkpoint : public GenerateProgram {
- protected:
-  // Three pictures of two ratios, with captions.
-  std::string data() const {
-    const std::string folder = folder_ / "data";
-    std::filesystem::create_directories(folder);
-    const Shape sizes[] = {{64, 64, 3}, {64, 64, 3}, {64, 96, 3}};
-    for (int i = 0; i < 3; ++i) {
-      Tensor picture(DType::u8, sizes[i]);
-      for (size_t k = 0; k < picture.span<uint8_t>().size(); ++k)
-        picture.span<uint8_t>()[k] = static_cast<uint8_t>(50 * i + static_cast<int>(k) % 150);
-      io::write_png(str(folder, "/", i, ".png"), picture);
-      put_file(str(folder, "/", i, ".txt"), str("a fox, number ", i, ", in snow"));
-    }
-    return folder;
-  }
-  std::string train(const std::string& out, const std::string& flags) const {
-    return str("train --device cpu --model ", whole(), " --data ", data(),
-               " --resolution 64 --bucket-min 32 --bucket-max 128 --bucket-step 32 --dtype f32 "
-               "--seed 5 --out ",
-               folder_ / out, " ", flags);
-  }
-  std::string model(const std::string& out, int step) const {
-    return folder_ / str(out, "/model-0000000", step, ".safetensors");
-  }
-  static void expect_same_tensors(const std::string& a, const std::string& b) {
-    const auto one = io::TensorFile::open(a), other = io::TensorFile::open(b);
-    ASSERT_EQ(one.entries().size(), other.entries().size());
-    for (const io::TensorEntry& e : one.entries()) {
-      const Tensor x = one.load(e), y = other.load(other.find(e.name));
-      ASSERT_EQ(x.type(), y.type()) << e.name;
-      EXPECT_EQ(std::memcmp(x.raw(), y.raw(), static_cast<size_t>(x.bytes())), 0) << e.name;
-    }
-  }
-};
+class cli_train_checkpoint : public TrainProgram {};
 
 constexpr const char* adapter = "--adapter lora --rank 4 --alpha 4 --lr 0.01 --flip ";
 
@@ -147,6 +112,56 @@ TEST_F(cli_train_checkpoint, mistakes__are_one_error_and_leave_nothing) {
       std::string::npos);
   EXPECT_NE(line("--steps 1 --size 64").find("unknown argument '--size'"), std::string::npos);
   EXPECT_NE(line("--steps 1 --keep-tags 2").find("is for shuffle_tags"), std::string::npos);
+  EXPECT_NE(line("--steps 1 --adapter lora --factor 4").find("factor: is not of adapters of the"),
+            std::string::npos);
+  EXPECT_NE(line("--steps 1 --no-buckets --no-upscale").find("no effect with --no-buckets"),
+            std::string::npos);
+  for (const std::string flag : {"--gpus 2", "--sample-every 5", "--validation off"})
+    EXPECT_NE(line("--steps 1 " + flag).find("is not there for checkpoints yet"), std::string::npos)
+        << flag;
+  const std::string lost = error_line(str("train --device cpu --model ", whole(),
+                                          " --data nowhere --steps 1 --out ", folder_ / "run"));
+  EXPECT_NE(lost.find("data: no such file"), std::string::npos) << lost;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+TEST_F(cli_train_checkpoint, errors_of_the_checkpoint__are_of_training) {
+  const std::string file = checkpoint({unet(), autoencoder()}, "speechless");
+  const std::string error = error_line(str("train --device cpu --model ", file, " --data ", data(),
+                                           " --steps 1 --out ", folder_ / "run"));
+  EXPECT_EQ(error.find("generate"), std::string::npos) << error;
+  EXPECT_NE(error.find("train: the model reads"), std::string::npos) << error;
+}
+
+TEST_F(cli_train_checkpoint, run_that_goes_on_with_other_batches_or_captions__is_refused) {
+  ASSERT_EQ(run_program(train("run", str(adapter, "--steps 1"))).code, 0);
+  const std::string resume = str("train --resume --steps 2 --out ", folder_ / "run", " ");
+  for (const auto& [flag, text] :
+       {std::pair{"--batch 2", "the run's batch is 1 and stays (--batch 2)"},
+        {"--resolution 96", "the run's resolution is 64 and stays"},
+        {"--caption-dropout 0.5", "the run's caption_dropout is 0 and stays"},
+        {"--caption-prefix x", "the run's caption_prefix is empty and stays"},
+        {"--shuffle-tags", "the run's shuffle_tags is false and stays"},
+        {"--no-flip", "the run's flip is true and stays"},
+        {"--seed 6", "the run's seed is 5 and stays"}})
+    EXPECT_NE(error_line(resume + flag).find(text), std::string::npos) << error_line(resume + flag);
+}
+
+TEST_F(cli_train_checkpoint, adapter_whose_newest_file_was_moved__goes_on_from_its_state) {
+  const std::string flags = str(adapter, "--checkpoint-every 1 ");
+  ASSERT_EQ(run_program(train("once", flags + "--steps 3")).code, 0);
+  ASSERT_EQ(run_program(train("twice", flags + "--steps 2")).code, 0);
+  std::filesystem::rename(model("twice", 2), folder_ / "mine.safetensors");
+  const std::string resume = str("train --resume --steps 3 --out ", folder_ / "twice");
+  const Output on = run_program(resume);
+  ASSERT_EQ(on.code, 0) << on.text;
+  EXPECT_NE(on.text.find("resumes at step 2"), std::string::npos) << on.text;
+  expect_same_tensors(model("once", 3), model("twice", 3));
+  for (const int step : {1, 2, 3})
+    std::filesystem::remove(folder_ / str("twice/state-0000000", step, ".safetensors"));
+  const std::string error = error_line(resume);
+  EXPECT_NE(error.find("training state is missing"), std::string::npos) << error;
+  EXPECT_NE(error.find("state-00000003.safetensors"), std::string::npos) << error;
 }
 
 TEST_F(cli_train_checkpoint, run_that_goes_on_with_another_adapter__is_refused) {

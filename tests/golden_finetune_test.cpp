@@ -3,24 +3,17 @@
 // LyCORIS.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "adapters/trainable.h"
 #include "diffusion/loss.h"
-#include "passes/gradients.h"
 #include "support/golden_file.h"
-#include "support/hashed_weights.h"
+#include "support/golden_steps.h"
 #include "support/ldm_case.h"
-#include "train/step.h"
 
 namespace ebb {
 namespace {
 
 using namespace ebb::testing;
 using nlohmann::json;
-
-// Of f32 arithmetic through the network and its gradient, relative to the norm of each tensor.
-constexpr double tolerance = 2e-4;
 
 const json& golden() {
   static const json j = read_golden("finetune");
@@ -87,58 +80,14 @@ class FinetuneCase {
   DiffusionConfig diffusion_;
 };
 
-// [norm, product with signs] of a tensor of the network.
-void expect_recorded(const nn::Weight& w, const Tensor& t, const json& want) {
-  const Tensor file = nn::to_file(w, t);
-  double square = 0;
-  for (const float v : file.span<float>()) square += double{v} * double{v};
-  const double norm = want[0], root = std::sqrt(static_cast<double>(file.numel()));
-  const double near = tolerance * norm + 1e-9;
-  EXPECT_NEAR(std::sqrt(square), norm, near) << w.name;
-  EXPECT_NEAR(projection(w.name, 0, file.span<float>()), want[1].get<double>(), near * root)
-      << w.name;
-}
-
-void expect_gradients(const Graph& loss, const nn::Weights& weights, const NamedTensors& inputs,
-                      const json& want) {
-  std::vector<std::string> names;
-  for (const nn::Weight& w : weights)
-    if (w.trained) names.push_back(w.name);
-  ASSERT_EQ(names.size(), want["grads"].size());
-  Plan plan(gradients(loss, "loss", names), open_context("cpu", {.threads = 1}));
-  for (const nn::Weight& w : weights) plan.bind(w.name, hashed_weight(w));
-  const NamedTensors out = plan.run(inputs);
-  EXPECT_NEAR(out.at("loss").span<float>()[0], want["losses"][0].get<double>(), 1e-5);
-  for (const nn::Weight& w : weights)
-    if (w.trained) expect_recorded(w, out.at("grad." + w.name), want["grads"][w.name]);
-}
-
-void expect_steps(const Graph& loss, const nn::Weights& weights, const NamedTensors& inputs,
-                  const json& want) {
-  const json& a = golden()["adamw"];
-  const train::StepOptions options{.adamw = {a["beta1"], a["beta2"], a["eps"], a["weight_decay"]},
-                                   .ema = false};
-  Plan plan(train::train_step(loss, options), open_context("cpu", {.threads = 1}));
-  for (const nn::Weight& w : weights) plan.bind(w.name, hashed_weight(w));
-  plan.bind_missing();
-  for (size_t step = 0; step < want["losses"].size(); ++step) {
-    NamedTensors all = train::step_inputs(
-        {.step = static_cast<int64_t>(step), .lr = a["lr"].get<double>()}, options);
-    all.insert(inputs.begin(), inputs.end());
-    EXPECT_NEAR(plan.run(all).at("loss").span<float>()[0], want["losses"][step].get<double>(), 1e-4)
-        << step;
-  }
-  for (const nn::Weight& w : weights)
-    if (w.trained) expect_recorded(w, plan.fetch(w.name), want["after"][w.name]);
-}
-
 class golden_finetune_cases : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(golden_finetune_cases, whole_network__has_torchs_gradients_and_steps) {
   const json& c = golden()["cases"][GetParam()];
   const FinetuneCase run(c);
-  expect_gradients(run.loss(), run.weights(), run.inputs(), c["whole"]);
-  expect_steps(run.loss(), run.weights(), run.inputs(), c["whole"]);
+  const GoldenSteps steps{run.weights(), run.inputs(), golden()["adamw"]};
+  expect_gradients(run.loss(), steps, c["whole"]);
+  expect_steps(run.loss(), steps, c["whole"]);
 }
 
 TEST_P(golden_finetune_cases, adapters__have_the_gradients_and_steps_of_peft_and_lycoris) {
@@ -149,8 +98,9 @@ TEST_P(golden_finetune_cases, adapters__have_the_gradients_and_steps_of_peft_and
     SCOPED_TRACE(kind);
     const auto adapter = run.adapter(kind);
     const Graph loss = adapter.adapted(run.loss());
-    expect_gradients(loss, adapter.weights(), run.inputs(), c[kind]);
-    expect_steps(loss, adapter.weights(), run.inputs(), c[kind]);
+    const GoldenSteps steps{adapter.weights(), run.inputs(), golden()["adamw"]};
+    expect_gradients(loss, steps, c[kind]);
+    expect_steps(loss, steps, c[kind]);
   }
 }
 

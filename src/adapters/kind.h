@@ -106,6 +106,7 @@ struct AdapterKind {
   Value (*delta)(const DeltaInputs&) = nullptr;
   // Of kinds that can be trained: the factors for a weight of this shape in files.
   std::vector<Factor> (*factors)(const FactorSizes&, const Shape& weight) = nullptr;
+  bool has_factor = false;                     // FactorSizes::factor says something
   std::string kohya_module = "lycoris.kohya";  // that trains it, in the metadata of files
 };
 

@@ -91,11 +91,11 @@ std::string Network::name_of(Part part, int64_t number) {
   return part == Part::denoiser ? "the U-Net" : str("text encoder ", number);
 }
 
-LayerNames::LayerNames(const Network& n)
+LayerNames::LayerNames(const Network& n, bool several_texts)
     : part_(n.part),
       number_(n.number),
       kohya_original_(false),
-      second_text_(n.number > 1),
+      numbered_(several_texts || n.number > 1),
       diffusers_(n.model->places(n.config, of_diffusers())) {
   const Family* family = n.part == Part::denoiser ? find_family(n.config) : nullptr;
   if (family) kohya_original_ = family->kohya_original;
@@ -117,7 +117,7 @@ std::string LayerNames::written(const std::string& layer, FileNames names) const
   if (names == FileNames::peft) return peft_prefix() + diffusers(layer);
   const std::string own = kohya_original_ ? layer : diffusers(layer);
   if (part_ == Part::denoiser) return "lora_unet_" + underscored(own);
-  return (second_text_ ? "lora_te2_" : "lora_te_") + underscored(own);
+  return str("lora_te", numbered_ ? str(number_) : "", '_', underscored(own));
 }
 
 Targets::Targets(const std::vector<Network>& networks) {

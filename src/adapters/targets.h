@@ -29,17 +29,18 @@ struct Network {
 // What a network's layers are called in files that are written.
 class LayerNames {
  public:
-  explicit LayerNames(const Network& network);
+  // `several_texts`: the denoiser reads more text encoders than one, which kohya numbers then.
+  explicit LayerNames(const Network& network, bool several_texts = false);
   std::string diffusers(const std::string& layer) const;
   // With the prefix of the program; without the ending of a tensor.
   std::string written(const std::string& layer, FileNames names) const;
-  std::string peft_prefix() const;  // "unet."
+  std::string peft_prefix() const;  // "unet.", "text_encoder_2."
 
  private:
   Network::Part part_;
   int64_t number_;
   bool kohya_original_;
-  bool second_text_;
+  bool numbered_;
   nn::FilePlaces diffusers_;  // may be empty
 };
 

@@ -48,6 +48,8 @@ std::vector<std::string> trainable_kinds() {
 void check(const TrainableOptions& o) {
   constexpr int64_t largest = 4096;
   const AdapterKind& kind = kind_of(o.kind);
+  require(o.sizes.factor == -1 || kind.has_factor, "factor: is not of adapters of the kind ",
+          small_letters(kind.name), ", on which it has no effect (", o.sizes.factor, ")");
   require(o.sizes.factor == -1 || o.sizes.factor >= 1, "factor: must be at least 1, or -1 (",
           o.sizes.factor, ")");
   require(o.sizes.rank >= 1 && o.sizes.rank <= largest, "rank: must be from 1 to ", largest, " (",
@@ -55,48 +57,64 @@ void check(const TrainableOptions& o) {
   const auto written = static_cast<float>(o.alpha);  // as files have it
   require(written > 0 && std::isfinite(written), "alpha: must be above 0 and finite in f32 (",
           o.alpha, ")");
-  require(!o.targets.empty(), "targets: must name a part of layers");
   for (const Factor& f : kind.factors(o.sizes, {o.sizes.rank, o.sizes.rank}))
     suffix_of(kind, f.role, o.names);
 }
 
-TrainableAdapter::TrainableAdapter(const Network& network, const TrainableOptions& options)
-    : network_(network), options_(options), kind_(&kind_of(options.kind)) {
+TrainableAdapter::TrainableAdapter(std::vector<AdaptedNetwork> networks,
+                                   const TrainableOptions& options)
+    : networks_(std::move(networks)), options_(options), kind_(&kind_of(options.kind)) {
   check(options_);
-  base_ = weights_of(*network_.model, network_.config);
-  const LayerNames names(network_);
-  std::vector<size_t> fits(options_.targets.size(), 0);
+  for (size_t i = 0; i < networks_.size(); ++i)
+    if (!networks_[i].targets.empty()) add_layers(i);
+}
+
+TrainableAdapter::TrainableAdapter(const Network& network, const TrainableOptions& options,
+                                   std::vector<std::string> targets)
+    : TrainableAdapter({AdaptedNetwork{.network = network,
+                                       .targets = std::move(targets),
+                                       .weights = weights_of(*network.model, network.config)}},
+                       options) {}
+
+void TrainableAdapter::add_layers(size_t network) {
+  const AdaptedNetwork& of = networks_[network];
+  const LayerNames names(of.network);
+  std::vector<size_t> fits(of.targets.size(), 0);
   std::vector<std::string> known;
-  for (const nn::Weight& w : base_) {
+  for (const nn::Weight& w : of.weights) {
     constexpr std::string_view ending = ".weight";
     if (!w.name.ends_with(ending) || w.shape.rank() < 2) continue;
     const std::string layer = w.name.substr(0, w.name.size() - ending.size());
     known.push_back(names.diffusers(layer));
     bool wanted = false;
     for (size_t i = 0; i < fits.size(); ++i) {
-      const std::string& part = options_.targets[i];
+      const std::string& part = of.targets[i];
       if (layer.find(part) == std::string::npos && known.back().find(part) == std::string::npos)
         continue;
       ++fits[i];
       wanted = true;
     }
-    if (!wanted) continue;
-    Layer& l = layers_.emplace_back(Layer{w, layer, 1, {}});
-    const Shape shape = nn::file_shape(w);
-    const std::vector<Factor> factors = kind_->factors(options_.sizes, shape);
-    const int64_t rank = rank_of(*kind_, layer, factors, weight_size(shape));
-    if (rank > 0) l.scale = options_.alpha / static_cast<double>(rank);
-    for (const Factor& f : factors)
-      l.factors.emplace_back(
-          f.role, nn::Weight{.name = str("adapter.", layer, '.', f.role),
-                             .shape = f.shape,
-                             .spec = {.init = f.init, .scale = f.init_scale, .decay = true},
-                             .trained = true});
+    if (wanted) add_layer(network, w, layer);
   }
   for (size_t i = 0; i < fits.size(); ++i)
-    require(fits[i] > 0, "targets: no layer of ", Network::name_of(network_.part, network_.number),
-            " has '", options_.targets[i], "' in its name (the first of ", known.size(), " is '",
+    require(fits[i] > 0, "targets: no layer of ",
+            Network::name_of(of.network.part, of.network.number), " has '", of.targets[i],
+            "' in its name (the first of ", known.size(), " is '",
             known.empty() ? "" : known.front(), "')");
+}
+
+void TrainableAdapter::add_layer(size_t network, const nn::Weight& w, const std::string& layer) {
+  Layer& l = layers_.emplace_back(Layer{network, w, layer, 1, {}});
+  const Shape shape = nn::file_shape(w);
+  const std::vector<Factor> factors = kind_->factors(options_.sizes, shape);
+  const int64_t rank = rank_of(*kind_, layer, factors, weight_size(shape));
+  if (rank > 0) l.scale = options_.alpha / static_cast<double>(rank);
+  for (const Factor& f : factors)
+    l.factors.emplace_back(
+        f.role, nn::Weight{.name = str("adapter.", networks_[network].prefix, layer, '.', f.role),
+                           .shape = f.shape,
+                           .spec = {.init = f.init, .scale = f.init_scale, .decay = true},
+                           .trained = true});
 }
 
 int64_t TrainableAdapter::elements() const {
@@ -107,10 +125,23 @@ int64_t TrainableAdapter::elements() const {
 }
 
 nn::Weights TrainableAdapter::weights() const {
-  nn::Weights out = base_;
-  for (nn::Weight& w : out) w.trained = false;
+  nn::Weights out;
+  for (const AdaptedNetwork& n : networks_)
+    for (nn::Weight w : n.weights) {
+      w.name = n.prefix + w.name;
+      w.trained = false;
+      out.push_back(std::move(w));
+    }
   for (const Layer& l : layers_)
     for (const auto& [role, w] : l.factors) out.push_back(w);
+  return out;
+}
+
+std::vector<std::string> TrainableAdapter::factors_of(Network::Part part) const {
+  std::vector<std::string> out;
+  for (const Layer& l : layers_)
+    for (const auto& [role, w] : l.factors)
+      if (networks_[l.network].network.part == part) out.push_back(w.name);
   return out;
 }
 
@@ -133,12 +164,13 @@ Value TrainableAdapter::change(Graph& g, const Layer& l) const {
 Graph TrainableAdapter::adapted(const Graph& loss) const {
   Rewriter rw(loss);
   std::map<std::string, const Layer*, std::less<>> by_weight;
-  for (const Layer& l : layers_) by_weight[l.weight.name] = &l;
+  for (const Layer& l : layers_) by_weight[networks_[l.network].prefix + l.weight.name] = &l;
   for (const Source& s : loss.sources()) {
     const auto kind = s.kind == Source::Kind::param ? Source::Kind::state : s.kind;
     Value v = rw.to().source(kind, s.name, loss.type(s.value));
     if (const auto it = by_weight.find(s.name); it != by_weight.end()) {
-      const AtScope at(rw.to(), it->second->layer + ".adapter");
+      const AtScope at(rw.to(),
+                       networks_[it->second->network].prefix + it->second->layer + ".adapter");
       v = v + change(rw.to(), *it->second);
     }
     rw.set(s.value, v);
@@ -152,16 +184,29 @@ Graph TrainableAdapter::adapted(const Graph& loss) const {
   return rw.take();
 }
 
+// As diffusers reads it: of each network its rank, alpha and layers.
+std::string TrainableAdapter::peft_facts(const std::vector<LayerNames>& names) const {
+  nlohmann::json out;
+  for (const Layer& l : layers_) {
+    const std::string peft = names[l.network].peft_prefix();
+    out[peft + "r"] = options_.sizes.rank;
+    out[peft + "lora_alpha"] = options_.alpha;
+    out[peft + "target_modules"].push_back(names[l.network].diffusers(l.layer));
+  }
+  return out.dump();
+}
+
 void TrainableAdapter::write(const std::string& path, const NamedTensors& tensors,
                              const std::string& prefix, const WritingOptions& how) const {
   std::vector<io::NamedTensor> out;
   std::map<std::string, std::string> metadata = how.metadata;
   const bool has_alphas = options_.names == FileNames::kohya;
-  const LayerNames layer_names(network_);
-  std::vector<std::string> targets;
+  const auto texts = std::ranges::count_if(
+      networks_, [](const AdaptedNetwork& n) { return n.network.part == Network::Part::text; });
+  std::vector<LayerNames> names;
+  for (const AdaptedNetwork& n : networks_) names.emplace_back(n.network, texts > 1);
   for (const Layer& l : layers_) {
-    const std::string stem = layer_names.written(l.layer, options_.names);
-    targets.push_back(layer_names.diffusers(l.layer));
+    const std::string stem = names[l.network].written(l.layer, options_.names);
     for (const auto& [role, w] : l.factors) {
       const std::string name = stem + suffix_of(*kind_, role, options_.names);
       out.push_back(
@@ -171,13 +216,7 @@ void TrainableAdapter::write(const std::string& path, const NamedTensors& tensor
     if (has_alphas)
       out.push_back({stem + ".alpha", scalar_tensor(static_cast<float>(options_.alpha))});
   }
-  if (!has_alphas) {
-    const std::string peft = layer_names.peft_prefix();
-    metadata["lora_adapter_metadata"] = nlohmann::json{
-        {peft + "r", options_.sizes.rank},
-        {peft + "lora_alpha", options_.alpha},
-        {peft + "target_modules", targets}}.dump();
-  }
+  if (!has_alphas) metadata["lora_adapter_metadata"] = peft_facts(names);
   io::write_safetensors(path, out, metadata);
 }
 

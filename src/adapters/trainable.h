@@ -18,8 +18,6 @@ struct TrainableOptions {
   FactorSizes sizes = {};
   double alpha = 16;
   FileNames names = FileNames::kohya;  // of its file
-  // Parts of layers' names, the original's or diffusers'; a layer with one of them is adapted.
-  std::vector<std::string> targets = {"attentions"};
 };
 // Throws Error for settings that cannot be, and for names that the kind has not.
 void check(const TrainableOptions& options);
@@ -31,16 +29,31 @@ struct WritingOptions {
   std::map<std::string, std::string> metadata = {};
 };
 
+// A network of a loss graph.
+struct AdaptedNetwork {
+  Network network;
+  // Parts of layers' names, the original's or diffusers'; a layer with one of them is adapted.
+  // None: the network stays as it is.
+  std::vector<std::string> targets;
+  std::string prefix = {};  // of its weights' names in the graph
+  nn::Weights weights;      // that the graph has, by the network's own names
+};
+
 class TrainableAdapter {
  public:
-  // Throws Error where a target fits no layer of the network that has a matrix or a filter.
-  TrainableAdapter(const Network& network, const TrainableOptions& options);
+  // Throws Error where a target fits no layer of its network that has a matrix or a filter.
+  TrainableAdapter(std::vector<AdaptedNetwork> networks, const TrainableOptions& options);
+  // Of all weights of one network.
+  TrainableAdapter(const Network& network, const TrainableOptions& options,
+                   std::vector<std::string> targets = {"attentions"});
 
-  // The loss with the network's params as states, which stay as they are, and the adapter's factors
+  // The loss with the networks' params as states, which stay as they are, and the adapter's factors
   // as params. Each adapted weight is read as weight + change, as merging the file gives it.
   Graph adapted(const Graph& loss) const;
-  // Of such a graph: the network's own, which are not trained, and the factors.
+  // Of such a graph: the networks' own, which are not trained, and the factors.
   nn::Weights weights() const;
+  // The factors of the networks of a part.
+  std::vector<std::string> factors_of(Network::Part part) const;
   const AdapterKind& kind() const { return *kind_; }
   size_t layers() const { return layers_.size(); }
   int64_t elements() const;  // of all factors
@@ -52,17 +65,20 @@ class TrainableAdapter {
 
  private:
   struct Layer {
+    size_t network = 0;
     nn::Weight weight;  // that is adapted
     std::string layer;  // its name without ".weight"
     double scale = 1;   // alpha / rank, as the kind reads them
     std::vector<std::pair<std::string, nn::Weight>> factors;  // by role
   };
+  void add_layers(size_t network);
+  void add_layer(size_t network, const nn::Weight& weight, const std::string& layer);
   Value change(Graph& g, const Layer& layer) const;
+  std::string peft_facts(const std::vector<LayerNames>& names) const;
 
-  Network network_;
+  std::vector<AdaptedNetwork> networks_;
   TrainableOptions options_;
   const AdapterKind* kind_;
-  nn::Weights base_;
   std::vector<Layer> layers_;
 };
 

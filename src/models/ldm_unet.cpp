@@ -2,6 +2,7 @@
 // inpainting, editing, distilled guidance (LCM), smaller ones (SSD-1B, Vega). One network, whose
 // variants are counts (src/nn/ldm_unet.h); tensors have the names of the original (LDM).
 #include <algorithm>
+#include <charconv>
 
 #include "models/ldm_recognise.h"
 #include "models/model.h"
@@ -198,9 +199,27 @@ void take_playground(LdmUnetConfig& c, const FileFacts& file) {
   c.latent_deviation = numbers("edm_std", {8.4927, 5.9022, 6.5498, 5.2299});
 }
 
+// The side of the pictures that it was trained on, where metadata says it as "128x128"; others,
+// which are not square, say nothing.
+void take_resolution(LdmUnetConfig& c, const FileFacts& file) {
+  const auto said = file.metadata.find("modelspec.resolution");
+  if (said == file.metadata.end()) return;
+  constexpr int64_t largest = 1 << 14;
+  const int64_t factor = ldm_family(c.unet).latents.factor;
+  int64_t width = 0, height = 0;
+  const char* const end = said->second.data() + said->second.size();
+  const auto [cross, error] = std::from_chars(said->second.data(), end, width);
+  if (error != std::errc() || cross == end || *cross != 'x') return;
+  const auto [last, other] = std::from_chars(cross + 1, end, height);
+  if (other != std::errc() || last != end || width != height) return;
+  if (width >= factor && width <= largest && width % factor == 0)
+    c.common.image_size = width / factor;
+}
+
 // Files have markers, tensors that are there or not, or metadata; the rest is the family's.
 void examine(ModelConfig& config, const FileFacts& file) {
   auto& c = config.as<LdmUnetConfig>();
+  take_resolution(c, file);
   const auto marked = [&](const char* name) { return file.shapes.contains(name); };
   require(!marked("edm_vpred.sigma_max"),
           "ldm_unet: the file is of a network that predicts v of EDM (CosXL), which is not "

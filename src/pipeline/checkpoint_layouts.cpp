@@ -68,6 +68,13 @@ std::vector<ComponentPlace> original_places(const std::vector<Component>& compon
   return out;
 }
 
+std::map<std::string, std::string> resolution_metadata(const Component& denoiser) {
+  const Family* family = is(denoiser, ModelKind::denoiser) ? find_family(denoiser.config) : nullptr;
+  if (!family || denoiser.config.common().image_size == family->image_size) return {};
+  const int64_t side = denoiser.config.common().image_size * family->latents.factor;
+  return {{"modelspec.resolution", str(side, 'x', side)}};
+}
+
 std::vector<ComponentPlace> diffusers_places(const std::vector<Component>& components) {
   std::vector<ComponentPlace> out;
   const auto texts = texts_in(family_in(components), components);

@@ -29,6 +29,10 @@ std::vector<ComponentPlace> original_places(const std::vector<Component>& compon
 // Of each in diffusers' folder.
 std::vector<ComponentPlace> diffusers_places(const std::vector<Component>& components);
 
+// What a file in the original layout says of the size of pictures, as metadata; nothing where it is
+// the usual one of the denoiser's family.
+std::map<std::string, std::string> resolution_metadata(const Component& denoiser);
+
 // A scheduler_config.json, and the class of the scheduler that it says.
 struct SchedulerFile {
   std::string name, text;

@@ -35,7 +35,7 @@ std::vector<LoadedComponent> components_in(OpenFiles& open, const std::string& p
   const auto file = open.get(path);
   std::vector<LoadedComponent> out;
   for (const Component& c : recognise_components(train::shapes_of(*file)))
-    if (c.model->kind == kind) out.push_back({c, opened(file, path, c)});
+    if (c.model->kind == kind) out.push_back({c, opened(file, path, c), path});
   return out;
 }
 

@@ -103,6 +103,7 @@ struct Target {
     nn::FilePlace from, to;
     Shape shape;                     // of the weight in the layout of files
     std::function<Tensor()> merged;  // with the changes of LoRAs; null: as the file has it
+    bool transposed = false;         // what is read or merged
   };
   File file;
   std::string name;
@@ -129,7 +130,7 @@ struct Target {
       const int64_t rows = t.shape()[0] / p.from.parts;
       t = t.rows(p.from.part * rows, (p.from.part + 1) * rows).clone();
     }
-    return p.from.transposed != p.to.transposed ? turned(t) : t;
+    return p.transposed != p.to.transposed ? turned(t) : t;
   }
 };
 
@@ -150,13 +151,19 @@ bool is_attention(const std::string& weight, const Shape& shape) {
 // What takes the place of the input's weights.
 struct Changed {
   const MergedWeights& merged;
-  std::optional<TrainedDenoiser> trained = {};
+  std::optional<TrainedWeights> trained = {};
 
-  std::function<Tensor()> of(const std::string& path, const Component& c,
-                             const std::string& weight) const {
-    if (trained && c.model->kind == ModelKind::denoiser)
-      return [read = trained->weight, weight] { return read(weight); };
-    return merged.of(path, c.prefix, weight);
+  // What a part of the output is made of.
+  Target::Part part(const std::string& path, const Component& c, const nn::Weight& w,
+                    const std::pair<nn::FilePlace, nn::FilePlace>& from_to) const {
+    const auto& [from, to] = from_to;
+    Target::Part out{from, to, nn::file_shape(w), {}, from.transposed};
+    if (trained) out.merged = trained->of(path, c, w.name);
+    if (out.merged)
+      out.transposed = false;
+    else
+      out.merged = merged.of(path, c.prefix, w.name);
+    return out;
   }
 };
 
@@ -179,8 +186,7 @@ std::vector<Target> targets_of(const Source& source, const Component& c, const C
     t.file = source.file;
     t.name = to.prefix + place.name;
     t.matrix = to.matrices && is_attention(w.name, nn::file_shape(w));
-    t.parts.push_back(
-        {from.place(w.name), place, nn::file_shape(w), changed.of(source.path, c, w.name)});
+    t.parts.push_back(changed.part(source.path, c, w, {from.place(w.name), place}));
     used.insert(t.parts.back().from.name);
   }
   std::vector<Target> list;
@@ -454,6 +460,7 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
               source->path));
     auto metadata =
         folder ? std::map<std::string, std::string>{{"format", "pt"}} : metadata_of(diffusion);
+    if (!folder) metadata.merge(resolution_metadata(moved.list[0]));
     if (o.trained) metadata.insert(o.trained->metadata.begin(), o.trained->metadata.end());
     w.add(path, std::move(metadata));
   }

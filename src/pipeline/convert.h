@@ -20,9 +20,13 @@ enum class CheckpointLayout : uint8_t {
   diffusers,  // a folder
 };
 
-// Weights of the denoiser that take the place of the input's.
-struct TrainedDenoiser {
-  std::function<Tensor(const std::string& weight)> weight;  // f32, as files have it
+// Weights that take the place of the input's.
+struct TrainedWeights {
+  // Of a component in the file `path`: computes a weight, f32 as files have it, where they do not
+  // transpose it. Null: it is as it was.
+  std::function<std::function<Tensor()>(const std::string& path, const Component& component,
+                                        const std::string& weight)>
+      of;
   DiffusionConfig diffusion;
   std::map<std::string, std::string> metadata;  // beside the layout's
 };
@@ -31,11 +35,11 @@ struct ConvertOptions {
   std::string in, out;     // a file, or a folder of diffusers
   bool overwrite = false;  // a file that is there
   CheckpointLayout layout = CheckpointLayout::same;
-  std::optional<DType> dtype = {};              // of the floats; none: each as it is
-  bool averaged = false;                        // the moving averages in place of the weights
-  std::string variant = {};                     // of a folder's files
-  std::vector<LoraChoice> loras = {};           // that are merged into U-Net and text encoders
-  std::optional<TrainedDenoiser> trained = {};  // only with the layout `original`
+  std::optional<DType> dtype = {};             // of the floats; none: each as it is
+  bool averaged = false;                       // the moving averages in place of the weights
+  std::string variant = {};                    // of a folder's files
+  std::vector<LoraChoice> loras = {};          // that are merged into U-Net and text encoders
+  std::optional<TrainedWeights> trained = {};  // only with the layout `original`
 };
 
 struct Converted {

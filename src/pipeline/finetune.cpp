@@ -1,52 +1,20 @@
 #include "pipeline/finetune.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <set>
 
-#include "base/choices.h"
-#include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "diffusion/loss.h"
-#include "pipeline/convert.h"
 #include "pipeline/finetune_metadata.h"
 #include "pipeline/loras.h"
+#include "pipeline/text_in_loss.h"
 #include "train/loader.h"
 
 namespace ebb {
 namespace {
-
-std::vector<std::string> parts_of(const std::string& list) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at <= list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    require(end > at, "targets: one of several parts is empty ('", list, "')");
-    out.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
-adapters::TrainableOptions adapter_options(const FinetuneConfig& f) {
-  return {.kind = f.adapter,
-          .sizes = {.rank = f.rank, .factor = f.factor},
-          .alpha = f.alpha,
-          .names = adapters::parse_file_names(f.names),
-          .targets = parts_of(f.targets)};
-}
-
-// f32 in the network's layout.
-Tensor weight_of(const nn::Weight& w, const WeightStore& store) {
-  const auto it = store.weights().find(w.name);
-  require(it != store.weights().end(), "train: the checkpoint lacks the weight ", w.name);
-  const StoredWeight& stored = it->second;
-  Tensor bytes(stored.type);
-  stored.read(0, {static_cast<uint8_t*>(bytes.raw()), static_cast<size_t>(bytes.bytes())});
-  stored.forget();
-  return nn::from_file(w, {.name = w.name, .transposed = stored.transposed}, bytes.to(DType::f32));
-}
 
 // Residuals of control networks and features of adapters are `rare`, and none is trained with.
 void check_conditions(const LoadedModel& m, const std::string& file) {
@@ -55,165 +23,103 @@ void check_conditions(const LoadedModel& m, const std::string& file) {
             "' beside captions, which training does not give yet  ", file);
 }
 
-// A file can say that it predicts v, or by nothing that it predicts eps. Another prediction would
-// be sampled as one of them without a word, unless the checkpoint brought it and its marks.
-void check_prediction(const FinetuneRequest& r, const PartFiles& files) {
-  for (const auto& [field, value] : r.diffusion) {
-    if (field != "precond" || value == "eps" || value == "v") continue;
-    const std::string own = load_parts(files).denoiser.diffusion.precond;
-    require(value == own, "train: --precond must be eps, v or what the checkpoint has (", own,
-            "), as its file could not say another (", value, ")  ", r.train.model);
-  }
-}
-
-CheckpointParts open_checkpoint(const FinetuneRequest& r) {
-  PartFiles files{.model = r.train.model, .autoencoder = r.config.vae, .variant = r.config.variant};
-  if (!r.config.text_encoder.empty()) files.text_encoders = {r.config.text_encoder};
-  check_prediction(r, files);
-  CheckpointParts out = load_parts(files, r.diffusion);
-  require(out.denoiser.controls.empty(),
-          "train: the checkpoint has control networks, which are "
-          "not trained  ",
-          r.train.model);
-  check_conditions(out.denoiser, r.train.model);
-  return out;
-}
-
-// What a run began with stays; `recorded` is empty in new runs.
-void keep(std::string& recorded, const std::string& now, std::string_view what,
-          const std::string& file) {
-  require(recorded.empty() || recorded == now, "resume: ", what,
-          " is not the one that the run began with  ", file);
-  recorded = now;
-}
-
-std::string hash_of(const train::Captioned& data) {
-  uint64_t h = 0;
-  for (const train::CaptionedPicture& p : data.pictures) {
-    h = splitmix64(h ^ p.hash);
-    h = splitmix64(h ^ fnv1a(p.caption));
-    h = splitmix64(h ^ static_cast<uint64_t>(p.repeats));
-  }
-  return str(h);
-}
-
-std::string cache_folder(const FinetuneRequest& r) {
-  return r.config.cache_dir.empty() ? (std::filesystem::path(r.train.out) / "cache").string()
-                                    : r.config.cache_dir;
-}
-
-// What sampling has to know of it.
-DiffusionConfig of_sampling(DiffusionConfig d) {
-  DiffusionConfig defaults;
-  for (const Field& f : fields_of(d))
-    if (only_training(f.name))
-      set_field(f, field_text(find_field(fields_of(defaults), f.name, "diffusion")));
-  return d;
-}
-
-// Rows of a tensor [N,...] get `value`, [1,...] or [...].
-void put_row(const Tensor& to, int64_t row, const Tensor& value) {
-  std::ranges::copy(value.span<float>(), to.span<float>().begin() + row * value.numel());
-}
-
 }  // namespace
-
-void check(const FinetuneConfig& f) {
-  check_choices(f, [](std::string_view field) { return str(field, ": unknown value"); });
-  const FinetuneConfig defaults;
-  if (f.adapts()) {
-    check(adapter_options(f));
-  } else {
-    require(f.rank == defaults.rank && f.factor == defaults.factor && f.alpha == defaults.alpha &&
-                f.targets == defaults.targets && f.names == defaults.names,
-            "adapter: rank, factor, alpha, targets and names are an adapter's (--adapter lora)");
-    // the files of a run have all components, of its checkpoint alone
-    for (const auto& [flag, file] : {std::pair{"--vae", f.vae}, {"--text-encoder", f.text_encoder}})
-      require(
-          file.empty(), "train: ", flag,
-          " is for adapters (--adapter lora): a whole network is written with the "
-          "checkpoint's own autoencoder and text encoders, not with those it was trained with  ",
-          file);
-  }
-  train::check(f.bucket_options());
-  train::check(f.caption_options());
-}
 
 Finetune::Finetune(FinetuneRequest request, const Context& context)
     : request_(std::move(request)),
       c_(request_.train),
       f_(request_.config),
       parts_(open_checkpoint(request_)),
-      cache_(cache_folder(request_), request_.say) {
-  read_weights();
+      cache_(cache_folder(request_), request_.say),
+      writer_(request_) {
+  check_conditions(parts_.denoiser, c_.model);
+  keep(f_.base, hash_text(*parts_.denoiser.weights), "the checkpoint", c_.model);
   latents_ = std::make_unique<TrainLatents>(parts_, context, cache_);
-  texts_ = std::make_unique<TrainTexts>(parts_, context, cache_);
+  const TextForm form = f_.trains("text_encoder") ? TextForm::tokens : TextForm::states;
+  texts_ = of_training([&] { return std::make_unique<TrainTexts>(parts_, context, cache_, form); });
+  read_weights();
   keep(f_.base_encoders, str(fnv1a(latents_->settings()), ' ', fnv1a(texts_->settings())),
        "the autoencoder or a text encoder", c_.model);
-  read_pictures();
+  pictures_ = read_train_pictures(request_, cache_.folder());
   encode_all();
 }
 
 void Finetune::read_weights() {
   const LoadedModel& m = parts_.denoiser;
-  keep(f_.base, hash_text(*m.weights), "the checkpoint", c_.model);
-  weights_ = weights_of(*m.model, m.config);
-  for (const nn::Weight& w : weights_) {
-    request_.between();
-    given_[w.name] = weight_of(w, *m.weights);
+  const auto add = [&](const nn::Weights& weights, const WeightStore& store,
+                       const std::string& prefix, bool trained) {
+    for (nn::Weight w : weights) {
+      request_.between();
+      Tensor value = weight_of(w, store);
+      w.name = prefix + w.name;
+      w.trained = w.trained && trained;
+      given_[w.name] = std::move(value);
+      weights_.push_back(std::move(w));
+    }
+  };
+  add(weights_of(*m.model, m.config), *m.weights, "", f_.trains("unet"));
+  const auto& rules = texts_->rules();
+  for (size_t e = 0; f_.trains("text_encoder") && e < rules.size(); ++e)
+    add(weights_read(rules[e]), *rules[e].encoder.weights, text_prefix(e), true);
+  if (f_.adapts()) add_adapter();
+}
+
+void Finetune::add_adapter() {
+  const LoadedModel& m = parts_.denoiser;
+  const bool unet = f_.trains("unet"), texts = f_.trains("text_encoder");
+  std::vector<adapters::AdaptedNetwork> networks;
+  for (const adapters::Network& n : networks_of(m, texts_->rules())) {
+    const bool denoiser = n.part == adapters::Network::Part::denoiser;
+    if (denoiser) {
+      networks.push_back({.network = n, .targets = {}, .weights = weights_of(*m.model, m.config)});
+      if (unet) networks.back().targets = listed_parts(f_.targets, "targets");
+    } else if (texts) {
+      const size_t e = networks.size() - 1;
+      networks.push_back({.network = n,
+                          .targets = listed_parts(f_.text_targets, "text_targets"),
+                          .prefix = text_prefix(e),
+                          .weights = weights_read(texts_->rules()[e])});
+    }
   }
-  if (!f_.adapts()) return;
-  adapter_ =
-      std::make_unique<adapters::TrainableAdapter>(networks_of(m, {}).front(), adapter_options(f_));
+  adapter_ = std::make_unique<adapters::TrainableAdapter>(std::move(networks), adapter_options(f_));
   weights_ = adapter_->weights();
   request_.say(str("trains ", adapter_->elements(), " weights of an adapter of ",
                    adapter_->layers(), " layers"));
 }
 
-void Finetune::read_pictures() {
-  data_ = train::open_captioned(c_.data, {.needs_captions = f_.caption_prefix.empty(),
-                                          .threads = c_.threads,
-                                          .between = request_.between});
-  for (const std::string& w : data_.warnings) request_.say(w);
-  keep(f_.base_data, hash_of(data_), "the data (pictures, captions or repeats)", c_.data);
-  std::vector<train::BucketOrder::Item> items;
-  for (const train::CaptionedPicture& p : data_.pictures) {
-    try {
-      fits_.push_back(train::fit_of({.width = p.width, .height = p.height}, f_.bucket_options()));
-    } catch (const Error& e) {
-      fail(e.what(), "  ", p.name);
-    }
-    items.push_back({fits_.back().bucket, p.repeats});
+// Text encoders may have a learning rate of their own.
+std::map<std::string, double> Finetune::rates() const {
+  std::map<std::string, double> out;
+  if (f_.text_lr == 0) return out;
+  const auto add = [&](const std::string& weight) { out[weight] = f_.text_lr / c_.lr; };
+  if (adapter_) {
+    for (const std::string& w : adapter_->factors_of(adapters::Network::Part::text)) add(w);
+    return out;
   }
-  order_ = std::make_unique<train::BucketOrder>(items, micro_batch(), c_.seed);
-  std::string sizes;
-  for (const auto& b : order_->buckets())
-    sizes += str(sizes.empty() ? "" : ", ", b.size.width, "x", b.size.height, " (",
-                 b.pictures.size(), ")");
-  const int64_t filling = order_->filling();
-  request_.say(str(data_.pictures.size(), " pictures in ", order_->buckets().size(),
-                   " buckets: ", sizes, "; an epoch is ", order_->batches(), " batches",
-                   filling > 0 ? str(", filled up by ", filling, " pictures") : ""));
+  for (size_t e = 0; e < texts_->rules().size(); ++e)
+    for (const nn::Weight& w : weights_)
+      if (w.trained && w.name.starts_with(text_prefix(e))) add(w.name);
+  return out;
 }
 
 void Finetune::encode_all() {
-  const auto count = std::ssize(data_.pictures);
-  empty_ = texts_->of("", order_->buckets().front().size, true);
+  const auto count = std::ssize(pictures_.data.pictures);
+  empty_ = texts_->of("", pictures_.order->buckets().front().size, true);
   if (!f_.shuffle_tags && f_.caption_dropout > 0)
-    for (const auto& b : order_->buckets()) texts_->of("", b.size, true);
+    for (const auto& b : pictures_.order->buckets()) texts_->of("", b.size, true);
   for (int64_t i = 0; i < count; ++i) {
     const auto k = static_cast<size_t>(i);
-    const train::CaptionedPicture& p = data_.pictures[k];
+    const train::CaptionedPicture& p = pictures_.data.pictures[k];
     const int64_t before = cache_.made();
-    latents_->of(p, fits_[k], false);
-    if (c_.flip) latents_->of(p, fits_[k], true);
+    latents_->of(p, pictures_.fits[k], false);
+    if (c_.flip) latents_->of(p, pictures_.fits[k], true);
     if (!f_.shuffle_tags) {
       train::CaptionOptions whole = f_.caption_options();
       whole.dropout = 0;
-      texts_->of(train::caption_of(p.caption, whole, c_.seed, 0), fits_[k].bucket, true);
+      texts_->of(train::caption_of(p.caption, whole, c_.seed, 0), pictures_.fits[k].bucket, true);
     }
     request_.between();
-    if (cache_.made() > before) request_.progress(i + 1, count);
+    if (cache_.made() > before) request_.progress("encodes pictures and captions", i + 1, count);
   }
   latents_->release();
   if (!f_.shuffle_tags) texts_->release();
@@ -227,7 +133,8 @@ void Finetune::encode_all() {
 void Finetune::add_latents(NamedTensors& to, int64_t row, int64_t picture, int64_t image) {
   const auto k = static_cast<size_t>(picture);
   const bool mirrored = c_.flip && train::flips(c_.seed, image);
-  const NamedTensors posterior = latents_->of(data_.pictures[k], fits_[k], mirrored);
+  const NamedTensors posterior =
+      latents_->of(pictures_.data.pictures[k], pictures_.fits[k], mirrored);
   Tensor latent = posterior.at("mean");
   if (const auto deviation = posterior.find("deviation"); deviation != posterior.end()) {
     std::vector<float> noise(static_cast<size_t>(latent.numel() + 3) / 4 * 4);
@@ -241,13 +148,13 @@ void Finetune::add_latents(NamedTensors& to, int64_t row, int64_t picture, int64
 void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image) {
   const auto k = static_cast<size_t>(picture);
   const std::string caption =
-      train::caption_of(data_.pictures[k].caption, f_.caption_options(), c_.seed, image);
+      train::caption_of(pictures_.data.pictures[k].caption, f_.caption_options(), c_.seed, image);
   const bool kept = !f_.shuffle_tags || caption.empty(), none_cut = texts_->cut().count == 0;
-  for (const auto& [name, value] : texts_->of(caption, fits_[k].bucket, kept)) {
+  for (const auto& [name, value] : texts_->of(caption, pictures_.fits[k].bucket, kept)) {
     if (row == 0) {
       std::vector<int64_t> sizes = value.shape().sizes();
       sizes[0] = micro_batch();
-      to.emplace(name, Tensor(DType::f32, Shape(sizes)));
+      to.emplace(name, Tensor(value.dtype(), Shape(sizes)));
     }
     put_row(to.at(name), row, value);
   }
@@ -256,7 +163,7 @@ void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t
 }
 
 NamedTensors Finetune::batch(int64_t number) {
-  const auto of = order_->at(number);
+  const auto of = pictures_.order->at(number);
   const int64_t n = micro_batch(), factor = latents_->factor();
   const int64_t channels = parts_.denoiser.config.common().in_channels;
   NamedTensors out;
@@ -276,24 +183,25 @@ NamedTensors Finetune::batch(int64_t number) {
 // One for each bucket, the largest first, which needs most memory.
 std::vector<Graph> Finetune::losses() {
   const LoadedModel& m = parts_.denoiser;
-  std::vector<train::PictureSize> sizes;
-  for (const auto& b : order_->buckets()) sizes.push_back(b.size);
-  std::ranges::stable_sort(sizes, std::greater(),
-                           [](train::PictureSize s) { return s.width * s.height; });
   std::vector<nn::Condition> conditions;
-  for (const nn::Condition& c : m.model->conditions(m.config)) {
-    if (!TrainTexts::gives(c.name)) continue;
+  for (const nn::Condition& c : texts_->conditions()) {
     c.check_shape(empty_.at(c.name).shape(), 1, "train");
     conditions.push_back(c.sized_as(empty_.at(c.name)));
   }
+  nn::Network network = network_of(*m.model, m.config);
+  if (f_.trains("text_encoder")) network = reading_tokens(std::move(network), texts_->rules());
+  std::set<std::string, std::less<>> frozen;
+  for (const nn::Weight& w : weights_)
+    if (!w.trained) frozen.insert(w.name);
   std::vector<Graph> out;
   const int64_t factor = latents_->factor();
-  for (const train::PictureSize s : sizes) {
-    const Graph loss =
-        loss_graph(m.diffusion, network_of(*m.model, m.config),
+  for (const train::PictureSize s : pictures_.sizes()) {
+    const Graph all =
+        loss_graph(m.diffusion, network,
                    {.batch = micro_batch(),
                     .image = {s.height / factor, s.width / factor, m.config.common().in_channels},
                     .conditions = conditions});
+    const Graph loss = with_params(all, [&](std::string_view w) { return !frozen.contains(w); });
     out.push_back(adapter_ ? adapter_->adapted(loss) : loss);
   }
   return out;
@@ -313,7 +221,8 @@ train::TrainJob Finetune::job() {
               .task = finetune_task};
   out.weights = weights_;
   out.given = std::move(given_);
-  out.data = str(data_.pictures.size(), " pictures  ", c_.data);
+  out.rates = rates();
+  out.data = str(pictures_.data.pictures.size(), " pictures  ", c_.data);
   out.batches = [this](int64_t first) -> train::NextBatch {
     return [this, next = first]() mutable { return batch(next++); };
   };
@@ -328,36 +237,31 @@ train::TrainJob Finetune::job() {
 // ---- files ---------------------------------------------------------------------------------
 
 void Finetune::write_model(const std::string& path, const train::TrainState& state,
-                           const std::map<std::string, std::string>& metadata) const {
-  const DType dtype = parse_dtype(f_.save_dtype);
+                           const std::map<std::string, std::string>& metadata) {
   if (adapter_) {
+    const DType dtype = parse_dtype(f_.save_dtype);
     std::map<std::string, std::string> all = finetune_metadata({.train = c_,
                                                                 .config = f_,
                                                                 .kind = adapter_->kind(),
                                                                 .model = parts_.denoiser,
-                                                                .data = data_,
+                                                                .data = pictures_.data,
                                                                 .step = state.step});
     all.insert(metadata.begin(), metadata.end());
-    adapter_->write(path, state.tensors, prefix(), {.dtype = dtype, .metadata = std::move(all)});
+    adapter_->write(path, state.tensors, writer_.prefix(),
+                    {.dtype = dtype, .metadata = std::move(all)});
     return;
   }
-  std::map<std::string, const nn::Weight*, std::less<>> known;
-  for (const nn::Weight& w : state.weights) known[w.name] = &w;
-  ConvertOptions how{.in = c_.model,
-                     .out = path,
-                     .overwrite = true,
-                     .layout = CheckpointLayout::original,
-                     .dtype = dtype,
-                     .variant = f_.variant};
-  how.trained =
-      TrainedDenoiser{.weight =
-                          [&](const std::string& name) {
-                            return nn::to_file(*known.at(name), state.tensors.at(prefix() + name));
-                          },
-                      .diffusion = of_sampling(parts_.denoiser.diffusion),
-                      .metadata = metadata};
-  for (const std::string& w : convert_checkpoint(how).warnings)
-    if (said_.insert(w).second) request_.say(w);
+  writer_.write(path, state, {parts_.denoiser.diffusion, metadata},
+                [&](const CheckpointWeight& w) { return name_in_loss(w); });
+}
+
+// None for what is not in the loss.
+std::optional<std::string> Finetune::name_in_loss(const CheckpointWeight& of) const {
+  if (of.component.model->kind == ModelKind::denoiser) return of.weight;
+  const auto& rules = texts_->rules();
+  for (size_t e = 0; e < rules.size(); ++e)
+    if (is_from(rules[e].encoder, of)) return text_prefix(e) + of.weight;
+  return {};
 }
 
 }  // namespace ebb

@@ -36,7 +36,6 @@ std::string checksum(const NamedTensors& tensors) {
 TensorCache::TensorCache(std::string folder, std::function<void(std::string_view)> say)
     : folder_(std::move(folder)), say_(std::move(say)) {
   io::check_can_fill(folder_, "cache_dir");
-  io::make_folder(folder_, "cache_dir");
 }
 
 std::string TensorCache::file_of(const std::string& text) const {
@@ -71,7 +70,7 @@ NamedTensors TensorCache::get(const std::string& text, const std::function<Named
   NamedTensors out;
   if (read(text, out)) return out;
   out = make();
-  ++made_;
+  if (made_++ == 0) io::make_folder(folder_, "cache_dir");
   std::vector<io::NamedTensor> tensors;
   for (const auto& [name, t] : out) tensors.push_back({name, t});
   io::write_safetensors(file_of(text), tensors, {{text_key, text}, {sum_key, checksum(out)}});

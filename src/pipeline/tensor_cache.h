@@ -14,12 +14,14 @@ namespace ebb {
 
 class TensorCache {
  public:
-  // Makes the folder. `say`: of files that are damaged and made again. Throws Error.
+  // The folder is made with the first file. `say`: of files that are damaged and made again. Throws
+  // Error where none could be written.
   TensorCache(std::string folder, std::function<void(std::string_view)> say);
 
   // What is kept for the text, or else what `make` gives, which is kept then.
   NamedTensors get(const std::string& text, const std::function<NamedTensors()>& make);
   std::string file_of(const std::string& text) const;
+  const std::string& folder() const { return folder_; }
   int64_t made() const { return made_; }
 
  private:

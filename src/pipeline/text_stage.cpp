@@ -45,6 +45,9 @@ bool plain(const Chunk& chunk) {
 
 }  // namespace
 
+std::string token_input(size_t encoder) { return str("tokens.", encoder + 1); }
+std::string end_input(size_t encoder) { return str("end.", encoder + 1); }
+
 std::string EncoderRule::states() const {
   return str("states.", reading.layer, reading.normed ? ".normed" : "");
 }
@@ -139,6 +142,18 @@ Tensor TextStage::embedded(size_t encoder, const Chunk& chunk, const Tensor& tok
   return out;
 }
 
+namespace {
+
+NamedTensors tensors_of(const Chunk& chunk, const std::string& tokens, const std::string& end) {
+  NamedTensors out{{tokens, Tensor(DType::i64, {1, text::chunk_tokens})},
+                   {end, Tensor(DType::i64, {1})}};
+  std::ranges::copy(chunk.ids, out.at(tokens).span<int64_t>().begin());
+  out.at(end).span<int64_t>()[0] = chunk.end;
+  return out;
+}
+
+}  // namespace
+
 NamedTensors TextStage::outputs(size_t encoder, const Chunk& chunk) {
   Plan& encode = plan(encoder, chunk.embeddings.empty() ? "encode" : "encode_embeddings");
   if (!runs_) {
@@ -148,11 +163,10 @@ NamedTensors TextStage::outputs(size_t encoder, const Chunk& chunk) {
       out.emplace(o.name, Tensor(encode.graph().type(o.value)));
     return out;
   }
-  Tensor tokens(DType::i64, {1, text::chunk_tokens}), end(DType::i64, {1});
-  std::ranges::copy(chunk.ids, tokens.span<int64_t>().begin());
-  end.span<int64_t>()[0] = chunk.end;
-  if (chunk.embeddings.empty()) return encode.run({{"tokens", tokens}, {"end", end}});
-  return encode.run({{"embeddings", embedded(encoder, chunk, tokens)}, {"end", end}});
+  const NamedTensors in = tensors_of(chunk, "tokens", "end");
+  if (chunk.embeddings.empty()) return encode.run(in);
+  return encode.run(
+      {{"embeddings", embedded(encoder, chunk, in.at("tokens"))}, {"end", in.at("end")}});
 }
 
 const TextStage::States& TextStage::run(size_t encoder, const Chunk& chunk) {
@@ -350,13 +364,36 @@ TextStage::Encoded TextStage::sketch(const PromptRequest& r) {
   }
 }
 
+namespace {
+
+PromptRequest request_of_caption(const std::string& text, ImageSize size) {
+  return {.prompt = text, .negative = {}, .syntax = PromptSyntax::diffusers, .size = size};
+}
+
+}  // namespace
+
+TextStage::Part TextStage::part_of_caption(const PromptRequest& r,
+                                           std::vector<std::string>& warnings) {
+  return std::move(parts(r.prompt, r, false, warnings)[0]);
+}
+
 NamedTensors TextStage::caption(const std::string& text, ImageSize size,
                                 std::vector<std::string>& warnings) {
-  const PromptRequest r{
-      .prompt = text, .negative = {}, .syntax = PromptSyntax::diffusers, .size = size};
+  const PromptRequest r = request_of_caption(text, size);
   encoded_.clear();
-  const Part part = std::move(parts(text, r, false, warnings)[0]);
+  const Part part = part_of_caption(r, warnings);
   return values(part, 1, part.chunks(), r);
+}
+
+NamedTensors TextStage::tokens(const std::string& text, ImageSize size,
+                               std::vector<std::string>& warnings) {
+  const PromptRequest r = request_of_caption(text, size);
+  const Part part = part_of_caption(r, warnings);
+  NamedTensors out;
+  for (size_t e = 0; e < rules_.size(); ++e)
+    out.merge(tensors_of(text::chunks_at(part.encoders[e], 1)[0], token_input(e), end_input(e)));
+  if (takes(known_, nn::size_numbers)) out.emplace(nn::size_numbers, size_values(r, false));
+  return out;
 }
 
 TextStage::Encoded TextStage::encode(const PromptRequest& r) {

@@ -73,6 +73,10 @@ struct PromptRequest {
   bool one_by_one = false;  // an encoder leaves the device before the next one comes
 };
 
+// Names of the inputs of encoder k = 0, 1, ...
+std::string token_input(size_t encoder);
+std::string end_input(size_t encoder);
+
 class TextStage {
  public:
   // `vocabulary`: that of the tokenizer; `embeddings`: what prompts may name. Compiles plans of the
@@ -95,6 +99,10 @@ class TextStage {
   // The conditions of a text as training reads it: plain, and cut where it is too long, with a
   // warning.
   NamedTensors caption(const std::string& text, ImageSize size, std::vector<std::string>& warnings);
+  // What an encoder inside of a graph reads in place of such conditions: of encoder k,
+  // token_input(k) i64[1,77] and end_input(k) i64[1], and with them the conditions that no encoder
+  // makes.
+  NamedTensors tokens(const std::string& text, ImageSize size, std::vector<std::string>& warnings);
   // What the plans of each encoder need.
   std::vector<std::vector<PlanNeeds>> needs() const;
   // Encoders let go of the device's memory, as they do one by one with PromptRequest::one_by_one.
@@ -112,6 +120,7 @@ class TextStage {
   void run_all(size_t encoder, const Part& part, text::PromptSyntax syntax);
   void release(size_t encoder);
   NamedTensors outputs(size_t encoder, const text::Chunk& chunk);
+  Part part_of_caption(const PromptRequest& r, std::vector<std::string>& warnings);
   struct EncodedChunk {
     size_t encoder;
     text::Chunk chunk;

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "io/file.h"
 #include "io/pixels.h"
+#include "pipeline/text_in_loss.h"
 #include "text/clip_vocabulary.h"
 #include "train/loader.h"
 
@@ -34,15 +35,6 @@ std::string text_of(const LatentScaling& s) {
   return out;
 }
 
-// f32 [1,H,W,3] in [-1,1].
-Tensor pixels_of(const train::CaptionedPicture& picture, const train::Fit& fit, bool mirrored) {
-  const Tensor bytes = train::fitted(train::decode(picture), fit);
-  Tensor out(DType::f32, bytes.shape());
-  io::signed_pixels(bytes.span<uint8_t>(), out.span<float>());
-  if (mirrored) train::mirror(out.span<float>().data(), out.shape());
-  return out.reshape({1, out.shape()[0], out.shape()[1], 3});
-}
-
 // [1,h,w,c] as [h,w,c].
 Tensor single(const Tensor& t) { return t.reshape(t.shape().slice(1, t.shape().rank())).clone(); }
 
@@ -61,6 +53,14 @@ std::string tokenizer_text(const std::string& folder) {
 
 }  // namespace
 
+Tensor signed_pixels(const train::CaptionedPicture& picture, const train::Fit& fit, bool mirrored) {
+  const Tensor bytes = train::fitted(train::decode(picture), fit);
+  Tensor out(DType::f32, bytes.shape());
+  io::signed_pixels(bytes.span<uint8_t>(), out.span<float>());
+  if (mirrored) train::mirror(out.span<float>().data(), out.shape());
+  return out.reshape({1, out.shape()[0], out.shape()[1], 3});
+}
+
 TrainLatents::TrainLatents(const CheckpointParts& parts, const Context& context, TensorCache& cache)
     : cache_(cache),
       encoder_(autoencoder_of(parts), scaling_of(parts), DType::f32, context),
@@ -76,24 +76,26 @@ NamedTensors TrainLatents::of(const train::CaptionedPicture& p, const train::Fit
       str(settings_, ", picture ", p.hash, ' ', p.bytes, ", scaled ", size(fit.scaled), ", crop ",
           size(fit.bucket), mirrored ? ", mirrored" : "");
   return cache_.get(text, [&] {
-    const EncodedImage made = encoder_.encode(pixels_of(p, fit, mirrored));
+    const EncodedImage made = encoder_.encode(signed_pixels(p, fit, mirrored));
     NamedTensors out{{"mean", single(made.mean)}};
     if (made.deviation.defined()) out["deviation"] = single(made.deviation);
     return out;
   });
 }
 
-TrainTexts::TrainTexts(const CheckpointParts& parts, const Context& context, TensorCache& cache)
-    : cache_(cache) {
+TrainTexts::TrainTexts(const CheckpointParts& parts, const Context& context, TensorCache& cache,
+                       TextForm form)
+    : cache_(cache),
+      form_(form),
+      known_(parts.denoiser.model->conditions(parts.denoiser.config)),
+      rules_(encoder_rules(*parts.denoiser.model, parts.denoiser.config, parts.text_encoders, {})) {
   const LoadedModel& m = parts.denoiser;
-  const auto rules = encoder_rules(*m.model, m.config, parts.text_encoders, {});
   settings_ = str("text 1, tokenizer ", tokenizer_text(parts.tokenizer));
-  for (const EncoderRule& r : rules)
+  for (const EncoderRule& r : rules_)
     settings_ += str(", ", r.encoder.component.config.text(), ", weights ",
                      hash_text(*r.encoder.weights), ' ', r.states(), ' ', r.pad);
-  for (const nn::Condition& c : m.model->conditions(m.config))
-    reads_sizes_ = reads_sizes_ || c.name == nn::size_numbers;
-  stage_ = std::make_unique<TextStage>(*m.model, m.config, rules,
+  for (const nn::Condition& c : known_) reads_sizes_ = reads_sizes_ || c.name == nn::size_numbers;
+  stage_ = std::make_unique<TextStage>(*m.model, m.config, rules_,
                                        parts.tokenizer.empty()
                                            ? text::builtin_clip_vocabulary()
                                            : text::ClipVocabulary::open(parts.tokenizer),
@@ -105,16 +107,27 @@ bool TrainTexts::gives(std::string_view condition) {
          condition == nn::size_numbers;
 }
 
+std::vector<nn::Condition> TrainTexts::conditions() const {
+  std::vector<nn::Condition> out;
+  if (form_ == TextForm::tokens) out = token_conditions(rules_);
+  for (const nn::Condition& c : known_)
+    if (gives(c.name) && (form_ == TextForm::states || c.name == nn::size_numbers))
+      out.push_back(c);
+  return out;
+}
+
 NamedTensors TrainTexts::made(const std::string& caption, train::PictureSize size) {
   std::vector<std::string> warnings;
-  NamedTensors out =
-      stage_->caption(caption, {.height = size.height, .width = size.width}, warnings);
+  const ImageSize of{.height = size.height, .width = size.width};
+  NamedTensors out = form_ == TextForm::tokens ? stage_->tokens(caption, of, warnings)
+                                               : stage_->caption(caption, of, warnings);
   if (!warnings.empty()) out.emplace(cut_key, scalar_tensor(int64_t{1}));
   return out;
 }
 
 NamedTensors TrainTexts::of(const std::string& caption, train::PictureSize size, bool kept) {
-  NamedTensors out = kept ? cached(caption, size) : made(caption, size);
+  const bool caches = kept && form_ == TextForm::states;
+  NamedTensors out = caches ? cached(caption, size) : made(caption, size);
   if (out.erase(cut_key) > 0 && cut_.count++ == 0) cut_.first = caption;
   return out;
 }

@@ -14,6 +14,9 @@
 
 namespace ebb {
 
+// f32 [1,H,W,3] in [-1,1]. Throws Error.
+Tensor signed_pixels(const train::CaptionedPicture& picture, const train::Fit& fit, bool mirrored);
+
 // Encoders work in f32: what they make is made once, and trained on for long.
 class TrainLatents {
  public:
@@ -34,12 +37,20 @@ class TrainLatents {
   std::string settings_;  // what latents depend on beside the picture
 };
 
+// What a text brings: states of frozen encoders, or tokens for encoders that are trained.
+enum class TextForm : uint8_t { states, tokens };
+
 class TrainTexts {
  public:
-  TrainTexts(const CheckpointParts& parts, const Context& context, TensorCache& cache);
+  TrainTexts(const CheckpointParts& parts, const Context& context, TensorCache& cache,
+             TextForm form);
 
-  // The conditions of one image, [1,...] by name. `kept`: in the cache; others are made each time.
+  // Of one image, [1,...] by name. `kept`: in the cache; others are made each time, as tokens are,
+  // which takes no time.
   NamedTensors of(const std::string& caption, train::PictureSize size, bool kept);
+  // What the loss reads of that: the denoiser's conditions, or the encoders' inputs in their place.
+  std::vector<nn::Condition> conditions() const;
+  const std::vector<EncoderRule>& rules() const { return rules_; }
   void release() { stage_->release(); }
   // Captions of which the end was cut off, so far, as often as they were asked for.
   struct Cut {
@@ -57,6 +68,9 @@ class TrainTexts {
   NamedTensors made(const std::string& caption, train::PictureSize size);
 
   TensorCache& cache_;
+  TextForm form_;
+  std::vector<nn::Condition> known_;  // of the denoiser
+  std::vector<EncoderRule> rules_;
   std::unique_ptr<TextStage> stage_;
   std::string settings_;  // likewise
   bool reads_sizes_ = false;

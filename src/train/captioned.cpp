@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "io/image.h"
 #include "train/many_files.h"
+#include "train/picture_index.h"
 
 namespace ebb::train {
 namespace {
@@ -77,27 +78,42 @@ Tensor decoded(std::span<const uint8_t> bytes, const CaptionedPicture& p) {
   return io::decode_image(bytes, p.name, 3);
 }
 
-// Sizes and hashes; leaves out what is broken.
+void examine(CaptionedPicture& p) {
+  const std::vector<uint8_t> bytes = bytes_of(p);
+  const Tensor pixels = decoded(bytes, p);
+  p.height = pixels.shape()[0], p.width = pixels.shape()[1];
+  p.bytes = static_cast<int64_t>(bytes.size());
+  p.hash = fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+// Sizes and hashes; leaves out what is broken. What an interruption leaves is kept in the index.
 void examine(Captioned& all, const CaptionedOptions& options) {
-  const auto count = static_cast<int64_t>(all.pictures.size());
+  PictureIndex index(options.index);
+  std::vector<size_t> fresh;
+  for (size_t i = 0; i < all.pictures.size(); ++i)
+    if (!index.find(all.pictures[i])) fresh.push_back(i);
+  const auto count = static_cast<int64_t>(fresh.size());
   std::vector<std::string> errors(all.pictures.size());
   std::mutex mutex;
   int64_t done = 0;
-  parallel(count, options.threads, [&](int64_t i) {
-    if (options.between) options.between();
-    CaptionedPicture& p = all.pictures[static_cast<size_t>(i)];
-    try {
-      const std::vector<uint8_t> bytes = bytes_of(p);
-      const Tensor pixels = decoded(bytes, p);
-      p.height = pixels.shape()[0], p.width = pixels.shape()[1];
-      p.bytes = static_cast<int64_t>(bytes.size());
-      p.hash = fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    } catch (const Error& e) {
-      errors[static_cast<size_t>(i)] = e.what();
-    }
-    const std::lock_guard lock(mutex);
-    if (options.progress) options.progress(++done, count);
-  });
+  try {
+    parallel(count, options.threads, [&](int64_t i) {
+      if (options.between) options.between();
+      CaptionedPicture& p = all.pictures[fresh[static_cast<size_t>(i)]];
+      try {
+        examine(p);
+        index.add(p);
+      } catch (const Error& e) {
+        errors[fresh[static_cast<size_t>(i)]] = e.what();
+      }
+      const std::lock_guard lock(mutex);
+      if (options.progress) options.progress(++done, count);
+    });
+  } catch (...) {
+    index.save();
+    throw;
+  }
+  index.save();
   std::vector<CaptionedPicture> good;
   std::vector<std::string> broken;
   for (size_t i = 0; i < errors.size(); ++i)
@@ -139,8 +155,10 @@ Captioned open_captioned(const std::string& data, const CaptionedOptions& option
     source_of(part.path).list(part.path, options, out);
     for (size_t i = first; i < out.pictures.size(); ++i) out.pictures[i].repeats = part.repeats;
   }
-  check_captions(out, options);
-  tell_empty(out);
+  if (options.reads_captions) {
+    check_captions(out, options);
+    tell_empty(out);
+  }
   examine(out, options);
   return out;
 }

@@ -30,10 +30,13 @@ Tensor decode(const CaptionedPicture& picture);
 
 struct CaptionedOptions {
   bool needs_captions = true;  // a picture without a caption is an Error
+  bool reads_captions = true;  // false: whether pictures have captions is no matter
   int64_t threads = 0;         // that decode; 0: all that this process may use
   // Called before every file that is looked at, from any thread; may throw.
   std::function<void()> between = {};
   std::function<void(int64_t done, int64_t all)> progress = {};  // of decoding, likewise
+  // What decoding tells is kept in this file (train/picture_index.h); "": it is not.
+  std::string index = {};
 };
 
 struct Captioned {
@@ -53,7 +56,8 @@ struct CaptionedSource {
 const std::vector<const CaptionedSource*>& captioned_sources();
 
 // Pictures of "photos:10;styles;shards.tar": paths, each perhaps with how often its pictures come
-// in an epoch. Every picture is decoded once: those that are broken are left out with a warning.
+// in an epoch. Every picture that is new is decoded once: those that are broken are left out with a
+// warning.
 // Throws Error.
 Captioned open_captioned(const std::string& data, const CaptionedOptions& options = {});
 

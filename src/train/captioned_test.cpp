@@ -45,6 +45,35 @@ TEST(open_captioned, folder__has_captions_beside_pictures_and_in_metadata) {
   EXPECT_TRUE(c.warnings.empty());
 }
 
+TEST(open_captioned, pictures_that_did_not_change__are_not_decoded_again) {
+  const Folder folder;
+  const std::string file = folder / "pictures/a.png", whole = png(10, 20);
+  std::filesystem::create_directory(folder / "pictures");
+  put_file(file, whole);
+  put_file(folder / "pictures/a.txt", "a pear");
+  int64_t decoded = 0;
+  const CaptionedOptions options{.progress = [&](int64_t done, int64_t) { decoded = done; },
+                                 .index = folder / "cache/pictures.jsonl"};
+  const auto open = [&] {
+    decoded = 0;
+    return open_captioned(folder / "pictures", options).pictures.at(0);
+  };
+  const CaptionedPicture first = open();
+  EXPECT_EQ(decoded, 1);
+  const CaptionedPicture again = open();
+  EXPECT_EQ(decoded, 0);
+  EXPECT_EQ(again.width, 20);
+  EXPECT_EQ(again.height, 10);
+  EXPECT_EQ(again.hash, first.hash);
+  EXPECT_EQ(again.bytes, first.bytes);
+  put_file(file, png(6, 4));
+  EXPECT_EQ(open().width, 4);
+  EXPECT_EQ(decoded, 1);
+  put_file(folder / "cache/pictures.jsonl", "{\"version\": 1}\nnonsense\n");
+  EXPECT_EQ(open().width, 4);
+  EXPECT_EQ(decoded, 1);
+}
+
 TEST(open_captioned, shards__have_captions_in_txt_or_json) {
   const Folder folder;
   put_file(folder / "0.tar", tar_of({{"x/1.png", png(4, 4)},

@@ -139,6 +139,15 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
   io::write_safetensors(state_file(folder, s.step), out, metadata_of(s, info, "state"));
 }
 
+// Of runs whose model files are of another form: the state has the weights as well.
+bool has_weights(const std::string& state) {
+  try {
+    return io::TensorFile::open(state).metadata().contains(task_key);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 bool is_moment(const std::map<std::string, std::string>& metadata, std::string_view tensor) {
@@ -159,10 +168,10 @@ std::string state_file(const std::string& folder, int64_t step) {
 
 std::vector<int64_t> checkpoint_steps(const std::string& folder) {
   const std::vector<int64_t> models = steps_in(folder, model_prefix);
-  const std::vector<int64_t> states = steps_in(folder, state_prefix);
   std::vector<int64_t> out;
-  std::set_intersection(models.begin(), models.end(), states.begin(), states.end(),
-                        std::back_inserter(out));
+  for (const int64_t step : steps_in(folder, state_prefix))
+    if (std::ranges::binary_search(models, step) || has_weights(state_file(folder, step)))
+      out.push_back(step);
   return out;
 }
 
@@ -205,26 +214,50 @@ int64_t last_checkpoint(const std::string& folder) {
        "--overwrite deletes it and starts anew  ", state_file(folder, models.back()));
 }
 
+namespace {
+
+// A model file of another form is no part of the state: each is good without the other, and is
+// written though the other cannot be. The model first, which is the smaller one.
+void write_each(const std::string& folder, const TrainState& state, const Saving& how) {
+  std::string fault;
+  try {
+    how.write_model(model_file(folder, state.step), state, other_metadata(state));
+  } catch (const Error& e) {
+    fault = e.what();
+  }
+  write_state(folder, state, how.info, true);
+  require(fault.empty(), fault, "; the state of step ", state.step,
+          " is saved, from which --resume goes on  ", state_file(folder, state.step));
+}
+
+void remove_all_but(int64_t keep, const std::string& folder, int64_t step) {
+  const std::vector<int64_t> steps = checkpoint_steps(folder);
+  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < steps.size(); ++i)
+    if (steps[i] != step) remove_checkpoint(folder, steps[i]);
+}
+
+}  // namespace
+
 std::string save_checkpoint(const std::string& folder, const TrainState& state, const Saving& how) {
   const std::string path = model_file(folder, state.step);
   const std::string beside = state_file(folder, state.step);
   const bool had_state = fs::exists(beside);
+  if (how.write_model) {
+    write_each(folder, state, how);
+    remove_all_but(how.keep, folder, state.step);
+    return path;
+  }
   // In this order: what a kill leaves in between is no model, which a user may have kept.
-  write_state(folder, state, how.info, bool(how.write_model));
+  write_state(folder, state, how.info, false);
   try {
-    if (how.write_model)
-      how.write_model(path, state, other_metadata(state));
-    else
-      write_model(folder, state, how.info);
+    write_model(folder, state, how.info);
   } catch (...) {
     // half a checkpoint would only take room that is short
     std::error_code ignored;
     if (!had_state) fs::remove(beside, ignored);
     throw;
   }
-  const std::vector<int64_t> steps = checkpoint_steps(folder);
-  for (size_t i = 0; how.keep > 0 && i + static_cast<size_t>(how.keep) < steps.size(); ++i)
-    if (steps[i] != state.step) remove_checkpoint(folder, steps[i]);
+  remove_all_but(how.keep, folder, state.step);
   return path;
 }
 
@@ -252,14 +285,15 @@ ModelFileInfo info_in(const io::TensorFile& file) {
   return out;
 }
 
-// Of a model file in another form, the state says what it is of.
+// Of a model file in another form, which may have been moved, the state says what it is of.
 ModelFileInfo model_info(const std::string& folder, int64_t step) {
   const std::string path = model_file(folder, step);
-  auto info = read_model_info(path);
+  const bool moved = !fs::exists(path);
+  auto info = moved ? std::nullopt : read_model_info(path);
   if (!info) {
     const auto state = open_state(folder, step);
-    const auto model = io::TensorFile::open(path);
-    if (state.metadata().contains(task_key) && recorded_step(model) == step) info = info_in(state);
+    const bool same = moved || recorded_step(io::TensorFile::open(path)) == step;
+    if (state.metadata().contains(task_key) && same) info = info_in(state);
   }
   require(info && info->step == step, "checkpoint: must be of step ", step, "  ", path);
   return *info;

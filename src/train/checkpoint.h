@@ -40,12 +40,14 @@ struct Saving {
 
 // ---- files ---------------------------------------------------------------------------------
 
-// Writes both files, the state last, each through a temporary file and a rename; then deletes all
-// but the newest `keep` checkpoints. On any Error the older checkpoints are whole. Returns the path
-// of the model file.
+// Writes both files, each through a temporary file and a rename; then deletes all but the newest
+// `keep` checkpoints. On any Error the older checkpoints are whole; of a run with `write_model` the
+// state is there though the model file could not be written, and the other way round. Returns the
+// path of the model file.
 std::string save_checkpoint(const std::string& folder, const TrainState& state, const Saving& how);
 
-// Steps of the complete checkpoints in a folder, ascending. Empty if there is no such folder.
+// Steps of the checkpoints in a folder that a run can go on from, ascending: with both files, or
+// with a state that has all weights. Empty if there is no such folder.
 std::vector<int64_t> checkpoint_steps(const std::string& folder);
 // The newest of them, which a run goes on from. Throws Error if there is none; it names a training
 // state that is missing for a model.

@@ -7,7 +7,9 @@
 #include <csignal>
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/random.h"
+#include "io/picture_file.h"
 #include "io/safetensors.h"
 #include "support/files.h"
 #include "train/model_weights.h"
@@ -320,6 +322,61 @@ TEST(run_folder, of_a_run_that_goes_on__is_refused) {
   EXPECT_TRUE(fs::exists(folder / "state-00000009.safetensors.tmp-123"));
   run = RunLock();
   check_run_folder(folder.path(), true, false);
+}
+
+// Of a run whose model files are of another form.
+const RunInfo other_form{.model = "toy",
+                         .model_config = "{}",
+                         .diffusion_config = "{}",
+                         .train_config = "{}",
+                         .class_names = {},
+                         .task = "another form"};
+
+void write_adapter(const std::string& path, const TrainState&,
+                   const std::map<std::string, std::string>& metadata) {
+  io::write_safetensors(path, {}, metadata);
+}
+
+TEST(checkpoint, of_another_form__its_files_are_good_without_each_other) {
+  const Folder folder;
+  const auto broken = [](const std::string&, const TrainState&, const auto&) {
+    fail("beyond f16");
+  };
+  save_checkpoint(folder.path(), state_at(1), {other_form, 0, write_adapter});
+  expect_error(
+      [&] {
+        save_checkpoint(folder.path(), state_at(2), {other_form, 0, broken});
+      },
+      "beyond f16; the state of step 2 is saved");
+  fs::create_directory(state_file(folder.path(), 3));  // it cannot be written
+  EXPECT_THROW(save_checkpoint(folder.path(), state_at(3), {other_form, 0, write_adapter}), Error);
+  EXPECT_TRUE(fs::exists(model_file(folder.path(), 3)));
+  fs::remove(state_file(folder.path(), 3));
+  fs::remove(model_file(folder.path(), 1));  // moved to where adapters are used
+  EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(last_model_info(folder.path()).run.task, "another form");
+  const TrainState want = state_at(2);
+  const NamedTensors frozen{{"freqs", want.tensors.at("freqs")}};
+  const TrainState loaded = load_state(folder.path(), weights(), frozen);
+  EXPECT_EQ(loaded.step, 2);
+  for (const auto& [name, t] : want.tensors)
+    EXPECT_EQ(values(loaded.tensors.at(name)), values(t)) << name;
+  begin_run_folder(folder.path(), false, {});
+  EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{1, 2}));
+}
+
+TEST(run_folder, overwritten__keeps_a_picture_that_is_no_grid_of_samples) {
+  const Folder folder;
+  const Tensor picture(DType::u8, {2, 2, 3});
+  const std::string file = folder / "samples.png";
+  const std::map<std::string, std::string> text = {{"Software", "ebb 0.1"}, {"checkpoint", "run"}};
+  for (const bool own : {false, true}) {
+    io::write_picture(file, picture, own ? text : std::map<std::string, std::string>{});
+    std::vector<std::string> said;
+    begin_run_folder(folder.path(), true, [&](std::string_view line) { said.emplace_back(line); });
+    EXPECT_EQ(fs::exists(file), !own);
+    EXPECT_EQ(said.size(), own ? 0u : 1u);
+  }
 }
 
 TEST(run_folder, of_an_earlier_run__is_not_overwritten_by_accident) {

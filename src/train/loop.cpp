@@ -40,6 +40,7 @@ std::string shown(float v) { return std::isnan(v) ? "nan" : str(v); }
 StepOptions options_of(const TrainJob& job, const Context& context) {
   StepOptions o = step_options(job.config, context.device->fast_in(DType::bf16));
   o.undecayed = nn::without_decay(job.weights);
+  o.rates = job.rates;
   o.split = split_of(job.config, job.ranks);
   return o;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,7 +37,8 @@ struct TrainJob {
   Graph loss;
   // Of batches whose inputs have other shapes; all else as in `loss`.
   std::vector<Graph> other_losses = {};
-  nn::Weights weights;  // of the loss
+  nn::Weights weights;                       // of the loss
+  std::map<std::string, double> rates = {};  // StepOptions::rates
   // Some of the weights, as the network has them: trained ones start so, others stay so. All others
   // are drawn.
   NamedTensors given = {};

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "io/file.h"
+#include "io/picture_file.h"
 #include "train/checkpoint.h"
 
 namespace ebb::train {
@@ -34,6 +35,18 @@ bool is_picture_of_run(const std::string& name) {
   return name.starts_with(sample_prefix) && name.ends_with(sample_suffix) &&
          name.find_first_not_of("0123456789", sample_prefix.size()) ==
              name.size() - sample_suffix.size();
+}
+
+// A grid that `ebb sample` made, by the settings that it has as text.
+bool is_grid_of_samples(const std::string& file) {
+  try {
+    const auto text = io::read_picture_text(file);
+    const auto software = text.find("Software");
+    return software != text.end() && software->second.starts_with("ebb ") &&
+           text.contains("checkpoint");
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 bool half_written(const std::string& name) {
@@ -136,6 +149,10 @@ RunLock begin_run_folder(const std::string& folder, bool overwrite,
         folder, say ? say : [](std::string_view) {});
   for (const auto& e : fs::directory_iterator(folder)) {
     const std::string name = e.path().filename().string();
+    if (overwrite && name == "samples.png" && !is_grid_of_samples(e.path().string())) {
+      if (say) say(str("out: kept, as ebb sample did not make it  ", e.path().string()));
+      continue;
+    }
     if (half_written(name) || (overwrite && belongs_to_run(name))) gone.push_back(e.path());
   }
   const fs::path samples = fs::path(folder) / "samples";

@@ -121,11 +121,18 @@ Value is_positive(Value v) {
   return ops::map({v}, [](auto x) { return less(0.0, x[0]); });
 }
 
+Value rate_of(const std::string& name, Value lr, const StepOptions& o) {
+  const auto factor = o.rates.find(name);
+  if (factor == o.rates.end() || factor->second == 1) return lr;
+  return ops::map({lr}, [&](auto x) { return x[0] * factor->second; });
+}
+
 void update_param(Graph& g, const std::string& name, Value grad, const Shared& s,
                   const StepOptions& o) {
   const Value p = g.find(name);
   const Type type = p.type();
-  ops::AdamWInputs in{.p = p, .g = grad, .lr = s.lr, .c1 = s.c1, .c2 = s.c2, .clip = s.clip};
+  ops::AdamWInputs in{.p = p, .g = grad, .c1 = s.c1, .c2 = s.c2, .clip = s.clip};
+  in.lr = rate_of(name, s.lr, o);
   in.m = g.source(Source::Kind::state, "m." + name, type);
   in.v = g.source(Source::Kind::state, "v." + name, type);
   if (o.ema) {

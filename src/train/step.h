@@ -7,6 +7,7 @@
 // (train/split.h) has the sources of its part under the names of the whole.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,6 +27,8 @@ struct StepOptions {
   bool ema = true;
   bool accumulate = false;               // several micro-batches per step; see StepInputs
   std::set<std::string> undecayed = {};  // names, see nn::without_decay()
+  // Factors of the learning rate by the names of weights; of all others 1.
+  std::map<std::string, double> rates = {};
   Split split = {};
 };
 

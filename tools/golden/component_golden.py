@@ -139,10 +139,12 @@ def clip_case(name, count, **changes):
 # ---- autoencoders ----------------------------------------------------------------------------
 
 
-def vae_case(name, size, **changes):
-    c = dict(latent_channels=4, channels=32, channel_mult=[1, 2], res_blocks=2, groups=16,
-             quant_conv=True)
-    c.update(changes)
+def vae_config(**changes):
+    return {**dict(latent_channels=4, channels=32, channel_mult=[1, 2], res_blocks=2, groups=16,
+                   quant_conv=True), **changes}
+
+
+def vae_module(c):
     levels = len(c["channel_mult"])
     module = diffusers.AutoencoderKL(
         block_out_channels=[c["channels"] * m for m in c["channel_mult"]],
@@ -150,8 +152,13 @@ def vae_case(name, size, **changes):
         up_block_types=["UpDecoderBlock2D"] * levels, layers_per_block=c["res_blocks"],
         latent_channels=c["latent_channels"], norm_num_groups=c["groups"],
         use_quant_conv=c["quant_conv"], use_post_quant_conv=c["quant_conv"])
-    fill(module, lambda n: vae_name(n, levels))
-    pixels, factor = [2, *size, 3], 2 ** (levels - 1)
+    return fill(module, lambda n: vae_name(n, levels))
+
+
+def vae_case(name, size, **changes):
+    c = vae_config(**changes)
+    module = vae_module(c)
+    pixels, factor = [2, *size, 3], 2 ** (len(c["channel_mult"]) - 1)
     latents = [2, size[0] // factor, size[1] // factor, c["latent_channels"]]
 
     def encode(m, dtype):

@@ -77,9 +77,10 @@ def network():
     return c, unet.double().requires_grad_(True), names
 
 
-def trained(loss, params):
+def trained(loss, params, rate_of=lambda name: 1.0):
     """Gradients of the first step, losses of all, and what params are behind the last."""
-    optimiser = torch.optim.AdamW(params.values(), **ADAMW)
+    groups = [dict(params=[p], lr=ADAMW["lr"] * rate_of(n)) for n, p in params.items()]
+    optimiser = torch.optim.AdamW(groups, **ADAMW)
     out = {"losses": [], "grads": {}, "after": {}}
     for step in range(STEPS):
         optimiser.zero_grad()

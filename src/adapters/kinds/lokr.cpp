@@ -121,7 +121,8 @@ const AdapterKind& lokr() {
                              .main = "",
                              .rank = rank,
                              .delta = delta,
-                             .factors = factors};
+                             .factors = factors,
+                             .has_factor = true};
   return k;
 }
 

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "diffusion/field_use.h"
 #include "diffusion/solver/run.h"
-#include "pipeline/finetune.h"
+#include "pipeline/checkpoint_training.h"
 #include "pipeline/finetune_metadata.h"
 #include "train/run_folder.h"
 #include "train/stop.h"
@@ -27,7 +27,8 @@ namespace fs = std::filesystem;
 struct Options {
   FinetuneRequest request;
   FinetuneConfig before;  // of the run that goes on
-  FieldTexts diffusion;   // flags
+  train::TrainConfig trained_before;
+  FieldTexts diffusion;  // flags
   bool resumes = false;
   bool json = false;
   void fields(auto&& f) { f("json", json, "print one JSON object on standard output at the end"); }
@@ -36,16 +37,40 @@ struct Options {
 // Settings of training that say nothing here.
 constexpr std::string_view without_part[] = {
     "size",         "channels",   "classes",          "limit",   "cache", "shard",
-    "sample_every", "validation", "validation_every", "augment", "gpus"};
-// Settings of a checkpoint that a run keeps: its weights are of them.
-constexpr std::string_view kept[] = {"adapter", "rank", "factor", "alpha", "targets"};
+    "sample_every", "validation", "validation_every", "augment", "gpus",  "reduce_dtype"};
+// Settings of networks from scratch that checkpoints do not have yet.
+constexpr std::string_view to_come[] = {"gpus",         "shard",      "reduce_dtype",
+                                        "sample_every", "validation", "validation_every"};
+// Settings with which a run may go on in another way: of its files, and of what hashes tell. All
+// others say which weights there are, or what is in which batch.
+constexpr std::string_view changeable[] = {"names",   "save_dtype", "text_encoder", "vae",
+                                           "variant", "cache_dir",  "text_lr"};
+constexpr std::string_view kept_of_training[] = {"batch", "accumulation", "seed", "flip"};
+
+bool is_in(const auto& names, std::string_view name) {
+  return std::ranges::find(names, name) != std::end(names);
+}
 
 std::vector<Field> train_fields(train::TrainConfig& c) {
   std::vector<Field> out = fields_of(c);
-  std::erase_if(out, [](const Field& f) {
-    return std::ranges::find(without_part, f.name) != std::end(without_part);
-  });
+  std::erase_if(out, [](const Field& f) { return is_in(without_part, f.name); });
+  for (Field& f : out) {
+    if (f.name == "data")
+      f.help =
+          "pictures with captions: folders or tar shards, parted by ';', each perhaps with "
+          "repeats: \"photos:10;styles.tar\"";
+    if (f.name == "model") f.help = "the checkpoint: a file, or a folder of diffusers";
+    if (f.name == "lr") f.help = "learning rate; without it 1e-4 for adapters, 1e-5 for networks";
+    if (f.name == "batch") f.help = "pictures per step";
+  }
   return out;
+}
+
+void refuse_what_is_to_come(const std::vector<std::string>& words) {
+  for (const std::string_view name : to_come)
+    require(flag_value(words, flag_of(name)).empty() && !is_on(words, flag_of(name)),
+            "train: ", flag_of(name), " is not there for checkpoints yet, only for networks that ",
+            "begin anew (--model NAME)");
 }
 
 std::vector<Field> finetune_fields(FinetuneConfig& c) {
@@ -72,6 +97,7 @@ void read_run(Options& o, const std::string& folder) {
   o.request.train = train::train_config_from_json(info.run.train_config, file);
   set_fields_json(fields_of(o.request.config), info.run.model_config, file);
   o.before = o.request.config;
+  o.trained_before = o.request.train;
   DiffusionConfig d;
   set_fields_json(fields_of(d), info.run.diffusion_config, file);
   // of whatever value: the checkpoint's own may be another
@@ -83,33 +109,48 @@ void read_run(Options& o, const std::string& folder) {
 
 void check_kept(Options& o) {
   if (!o.resumes) return;
-  for (const std::string_view name : kept) {
-    const std::string was = field_text(find_field(fields_of(o.before), name, "resume"));
-    const std::string is = field_text(find_field(fields_of(o.request.config), name, "resume"));
-    require(is == was, "resume: the run's ", name, " is ", was, " and stays (", flag_of(name), " ",
-            is, ")");
-  }
+  const auto compare = [](const std::vector<Field>& before, const std::vector<Field>& now,
+                          const auto& stays) {
+    for (size_t i = 0; i < now.size(); ++i) {
+      const std::string was = field_text(before[i]), is = field_text(now[i]);
+      require(is == was || !stays(now[i].name), "resume: the run's ", now[i].name, " is ",
+              was.empty() ? "empty" : was, " and stays (", flag_of(now[i].name), " ", is, ")");
+    }
+  };
+  compare(finetune_fields(o.before), finetune_fields(o.request.config),
+          [](const std::string& name) { return !is_in(changeable, name); });
+  compare(fields_of(o.trained_before), fields_of(o.request.train),
+          [](const std::string& name) { return is_in(kept_of_training, name); });
   require(o.diffusion.empty(), "resume: the run's diffusion stays (",
           o.diffusion.empty() ? "" : flag_of(o.diffusion.front().first), ")");
 }
 
 // None if a signal came while data were read, with its number.
-std::unique_ptr<Finetune> prepared(Options& o, const Context& context, int& signal) {
+std::unique_ptr<CheckpointTraining> prepared(Options& o, const Context& context, int& signal) {
   const train::StopSignals signals(stopping);
   o.request.say = say_once;
   o.request.between = [&] {
     if (signals.requested() != 0) throw Cancelled("train: stopped while data are prepared");
   };
-  ProgressLine line("encodes pictures and captions");
-  o.request.progress = [&](int64_t done, int64_t all) {
-    line.show(static_cast<double>(done) / static_cast<double>(all));
+  std::unique_ptr<ProgressLine> line;
+  const char* shown = nullptr;
+  o.request.progress = [&](const char* what, int64_t done, int64_t all) {
+    if (what != shown) {
+      if (line) line->finish();
+      line = std::make_unique<ProgressLine>(what);
+      shown = what;
+    }
+    line->show(static_cast<double>(done) / static_cast<double>(all));
+  };
+  const auto finish = [&] {
+    if (line) line->finish();
   };
   try {
-    auto out = std::make_unique<Finetune>(o.request, context);
-    line.finish();
+    auto out = begin_training(o.request, context);
+    finish();
     return out;
   } catch (const Cancelled&) {
-    line.finish();
+    finish();
     signal = signals.requested();
     say_once(str("train: interrupted by signal ", signal,
                  " while data were prepared; what was encoded is kept in the cache"));
@@ -123,13 +164,16 @@ int run(Options& o) {
   check_kept(o);
   check(c);
   check(o.request.config);
+  require(!o.request.config.trains("autoencoder") || o.diffusion.empty(),
+          "train: ", o.diffusion.empty() ? "" : flag_of(o.diffusion.front().first),
+          " is of denoisers, and has no effect on an autoencoder");
   train::check_run_folder(c.out, c.resume, c.overwrite);
   const Context context =
       open_device({.device = c.device, .tune = c.tune, .threads = c.threads}, nullptr);
   int signal = 0;
-  const std::unique_ptr<Finetune> finetune = prepared(o, context, signal);
-  if (!finetune) return signal_exit + signal;
-  return run_training(finetune->job(), context, o.json);
+  const std::unique_ptr<CheckpointTraining> training = prepared(o, context, signal);
+  if (!training) return signal_exit + signal;
+  return run_training(training->job(), context, o.json);
 }
 
 bool is_model_name(const std::string& name) {
@@ -161,6 +205,7 @@ bool trains_checkpoint(const std::vector<std::string>& words) {
 std::function<int()> bind_checkpoint_training(CLI::App& app,
                                               const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
+  refuse_what_is_to_come(words);
   if (is_on(words, "--resume")) {
     read_run(*o, folder_of(words));
   } else {

@@ -450,6 +450,10 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   o->learn_sigma_given = o->learn_sigma_given || is_on(words, "--learn-sigma");
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->train), "Training");
+  describe_flag(app, "--model",
+                "name of a model or preset, of which a network is trained from scratch; or a "
+                "checkpoint of text to image, a file or folder, whose settings are others: "
+                "--model FILE --help-all");
   add_flags(app, fields_of(o->diffusion), "Diffusion");
   add_flags(app, network_fields(*o), "Network (" + o->model->name + ")");
   return [o, &app] {

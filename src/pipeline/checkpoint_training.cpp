@@ -1,0 +1,172 @@
+#include "pipeline/checkpoint_training.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "pipeline/convert.h"
+#include "pipeline/finetune.h"
+#include "pipeline/train_autoencoder.h"
+
+namespace ebb {
+namespace {
+
+// A file can say that it predicts v, or by nothing that it predicts eps. Another prediction would
+// be sampled as one of them without a word, unless the checkpoint brought it and its marks.
+void check_prediction(const FinetuneRequest& r, const PartFiles& files) {
+  for (const auto& [field, value] : r.diffusion) {
+    if (field != "precond" || value == "eps" || value == "v") continue;
+    const std::string own =
+        of_training([&] { return load_parts(files); }).denoiser.diffusion.precond;
+    require(value == own, "train: --precond must be eps, v or what the checkpoint has (", own,
+            "), as its file could not say another (", value, ")  ", r.train.model);
+  }
+}
+
+std::string hash_of(const train::Captioned& data) {
+  uint64_t h = 0;
+  for (const train::CaptionedPicture& p : data.pictures) {
+    h = splitmix64(h ^ p.hash);
+    h = splitmix64(h ^ fnv1a(p.caption));
+    h = splitmix64(h ^ static_cast<uint64_t>(p.repeats));
+  }
+  return str(h);
+}
+
+// What sampling has to know of it.
+DiffusionConfig of_sampling(DiffusionConfig d) {
+  DiffusionConfig defaults;
+  for (const Field& f : fields_of(d))
+    if (only_training(f.name))
+      set_field(f, field_text(find_field(fields_of(defaults), f.name, "diffusion")));
+  return d;
+}
+
+}  // namespace
+
+std::unique_ptr<CheckpointTraining> begin_training(FinetuneRequest request,
+                                                   const Context& context) {
+  if (request.config.trains("autoencoder"))
+    return std::make_unique<AutoencoderTraining>(std::move(request), context);
+  return std::make_unique<Finetune>(std::move(request), context);
+}
+
+CheckpointParts open_checkpoint(const FinetuneRequest& r) {
+  PartFiles files{.model = r.train.model, .autoencoder = r.config.vae, .variant = r.config.variant};
+  if (!r.config.text_encoder.empty()) files.text_encoders = {r.config.text_encoder};
+  check_prediction(r, files);
+  CheckpointParts out = of_training([&] { return load_parts(files, r.diffusion); });
+  require(out.denoiser.controls.empty(),
+          "train: the checkpoint has control networks, which are "
+          "not trained  ",
+          r.train.model);
+  return out;
+}
+
+Tensor weight_of(const nn::Weight& w, const WeightStore& store) {
+  const auto it = store.weights().find(w.name);
+  require(it != store.weights().end(), "train: the checkpoint lacks the weight ", w.name);
+  const StoredWeight& stored = it->second;
+  Tensor bytes(stored.type);
+  stored.read(0, {static_cast<uint8_t*>(bytes.raw()), static_cast<size_t>(bytes.bytes())});
+  stored.forget();
+  return nn::from_file(w, {.name = w.name, .transposed = stored.transposed}, bytes.to(DType::f32));
+}
+
+void keep(std::string& recorded, const std::string& now, std::string_view what,
+          const std::string& file) {
+  require(recorded.empty() || recorded == now, "resume: ", what,
+          " is not the one that the run began with  ", file);
+  recorded = now;
+}
+
+std::string cache_folder(const FinetuneRequest& r) {
+  return r.config.cache_dir.empty() ? (std::filesystem::path(r.train.out) / "cache").string()
+                                    : r.config.cache_dir;
+}
+
+void put_row(Tensor& to, int64_t row, const Tensor& value) {
+  const int64_t bytes = value.bytes();
+  std::memcpy(static_cast<uint8_t*>(to.raw()) + row * bytes, value.raw(),
+              static_cast<size_t>(bytes));
+}
+
+std::vector<train::PictureSize> TrainPictures::sizes() const {
+  std::vector<train::PictureSize> out;
+  for (const auto& b : order->buckets()) out.push_back(b.size);
+  std::ranges::stable_sort(out, std::greater(),
+                           [](train::PictureSize s) { return s.width * s.height; });
+  return out;
+}
+
+TrainPictures read_train_pictures(FinetuneRequest& r, const std::string& cache) {
+  const train::TrainConfig& c = r.train;
+  FinetuneConfig& f = r.config;
+  TrainPictures out;
+  const std::string index = (std::filesystem::path(cache) / "pictures.jsonl").string();
+  out.data = train::open_captioned(
+      c.data,
+      {.needs_captions = f.caption_prefix.empty(),
+       .reads_captions = !f.trains("autoencoder"),
+       .threads = c.threads,
+       .between = r.between,
+       .progress = [&](int64_t done, int64_t all) { r.progress("reads pictures", done, all); },
+       .index = index});
+  for (const std::string& w : out.data.warnings) r.say(w);
+  keep(f.base_data, hash_of(out.data), "the data (pictures, captions or repeats)", c.data);
+  std::vector<train::BucketOrder::Item> items;
+  for (const train::CaptionedPicture& p : out.data.pictures) {
+    try {
+      out.fits.push_back(train::fit_of({.width = p.width, .height = p.height}, f.bucket_options()));
+    } catch (const Error& e) {
+      fail(e.what(), "  ", p.name);
+    }
+    items.push_back({out.fits.back().bucket, p.repeats});
+  }
+  out.order = std::make_unique<train::BucketOrder>(items, c.batch / c.accumulation, c.seed);
+  std::string sizes;
+  for (const auto& b : out.order->buckets())
+    sizes += str(sizes.empty() ? "" : ", ", b.size.width, "x", b.size.height, " (",
+                 b.pictures.size(), ")");
+  const int64_t filling = out.order->filling();
+  r.say(str(out.data.pictures.size(), " pictures in ", out.order->buckets().size(),
+            " buckets: ", sizes, "; an epoch is ", out.order->batches(), " batches",
+            filling > 0 ? str(", filled up by ", filling, " pictures") : ""));
+  return out;
+}
+
+bool is_from(const LoadedComponent& c, const CheckpointWeight& w) {
+  return c.path == w.file && c.component.prefix == w.component.prefix;
+}
+
+std::string CheckpointWriter::prefix() const {
+  return request_.train.ema > 0 || request_.train.ema_halflife > 0 ? "ema." : "";
+}
+
+void CheckpointWriter::write(
+    const std::string& path, const train::TrainState& state, const Facts& facts,
+    const std::function<std::optional<std::string>(const CheckpointWeight&)>& name) {
+  ConvertOptions how{.in = request_.train.model,
+                     .out = path,
+                     .overwrite = true,
+                     .layout = CheckpointLayout::original,
+                     .dtype = parse_dtype(request_.config.save_dtype),
+                     .variant = request_.config.variant};
+  const auto trained = [&](const std::string& file, const Component& component,
+                           const std::string& weight) -> std::function<Tensor()> {
+    const auto known = name({file, component, weight});
+    if (!known) return {};
+    const auto w = std::ranges::find(state.weights, *known, &nn::Weight::name);
+    if (w == state.weights.end() || !w->trained) return {};
+    return [w, t = state.tensors.at(prefix() + w->name)] { return nn::to_file(*w, t); };
+  };
+  how.trained = TrainedWeights{
+      .of = trained, .diffusion = of_sampling(facts.diffusion), .metadata = facts.metadata};
+  for (const std::string& w : convert_checkpoint(how).warnings)
+    if (said_.insert(w).second) request_.say(w);
+}
+
+}  // namespace ebb

@@ -1,0 +1,110 @@
+#include "pipeline/finetune_config.h"
+
+#include <algorithm>
+
+#include "base/choices.h"
+#include "base/error.h"
+#include "base/names.h"
+
+namespace ebb {
+namespace {
+
+const std::vector<std::string> trained_parts = {"unet", "text_encoder", "autoencoder"};
+
+// An autoencoder is trained on pictures, and is no part of what the denoiser is trained with.
+void check_autoencoder(const FinetuneConfig& f) {
+  const FinetuneConfig defaults;
+  require(f.kl_weight >= 0, "kl_weight: must not be negative (", f.kl_weight, ")");
+  if (!f.trains("autoencoder")) {
+    require(f.kl_weight == defaults.kl_weight && !f.unit_latents,
+            "kl_weight, unit_latents: are of an autoencoder that is trained (--train "
+            "autoencoder)");
+    return;
+  }
+  require(f.train == "autoencoder", "train: an autoencoder is trained alone, before the networks ",
+          "that read its latents (--train ", f.train, ")");
+  require(!f.adapts(), "train: there are no adapters of autoencoders (--adapter ", f.adapter, ")");
+  require(f.caption_dropout == defaults.caption_dropout && f.caption_prefix.empty() &&
+              !f.shuffle_tags && f.keep_tags == defaults.keep_tags,
+          "train: captions are not read where an autoencoder is trained (caption_dropout, "
+          "caption_prefix, shuffle_tags, keep_tags)");
+}
+
+void check_parts(const FinetuneConfig& f) {
+  const std::vector<std::string> parts = listed_parts(f.train, "train");
+  for (const std::string& part : parts) {
+    if (std::ranges::find(trained_parts, part) == trained_parts.end())
+      fail_unknown("train: unknown part", part, trained_parts);
+    require(std::ranges::count(parts, part) == 1, "train: a part is named twice (", part, ")");
+  }
+  const FinetuneConfig defaults;
+  require(f.text_lr >= 0, "text_lr: must not be negative (", f.text_lr, ")");
+  require(f.trains("text_encoder") ||
+              (f.text_lr == defaults.text_lr && f.text_targets == defaults.text_targets),
+          "train: text_lr and text_targets are of text encoders that are trained (--train "
+          "unet,text_encoder)");
+  check_autoencoder(f);
+  require(f.trains("unet") || f.targets == defaults.targets,
+          "train: targets are of a U-Net that is trained, text_targets of text encoders (--train ",
+          f.train, ")");
+}
+
+void check_adapter(const FinetuneConfig& f) {
+  const FinetuneConfig defaults;
+  if (f.adapts()) {
+    listed_parts(f.targets, "targets");
+    listed_parts(f.text_targets, "text_targets");
+    return check(adapter_options(f));
+  }
+  require(f.rank == defaults.rank && f.factor == defaults.factor && f.alpha == defaults.alpha &&
+              f.targets == defaults.targets && f.text_targets == defaults.text_targets &&
+              f.names == defaults.names,
+          "adapter: rank, factor, alpha, targets, text_targets and names are an adapter's "
+          "(--adapter lora)");
+  // the files of a run have all components, of its checkpoint alone
+  for (const auto& [flag, file] : {std::pair{"--vae", f.vae}, {"--text-encoder", f.text_encoder}})
+    require(file.empty(), "train: ", flag,
+            " is for adapters (--adapter lora): a whole network is written with the "
+            "checkpoint's own autoencoder and text encoders, not with those it was trained with  ",
+            file);
+}
+
+}  // namespace
+
+std::vector<std::string> listed_parts(const std::string& list, std::string_view field) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    require(end > at, field, ": one of several parts is empty ('", list, "')");
+    out.push_back(list.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+adapters::TrainableOptions adapter_options(const FinetuneConfig& f) {
+  return {.kind = f.adapter,
+          .sizes = {.rank = f.rank, .factor = f.factor},
+          .alpha = f.alpha,
+          .names = adapters::parse_file_names(f.names)};
+}
+
+bool FinetuneConfig::trains(std::string_view part) const {
+  const std::vector<std::string> parts = listed_parts(train, "train");
+  return std::ranges::find(parts, part) != parts.end();
+}
+
+void check(const FinetuneConfig& f) {
+  check_choices(f, [](std::string_view field) { return str(field, ": unknown value"); });
+  const FinetuneConfig defaults;
+  check_parts(f);
+  check_adapter(f);
+  require(f.buckets || (!f.no_upscale && f.bucket_step == defaults.bucket_step &&
+                        f.bucket_min == defaults.bucket_min && f.bucket_max == defaults.bucket_max),
+          "buckets: no_upscale, bucket_step, bucket_min and bucket_max are of several buckets, and "
+          "have no effect with --no-buckets");
+  train::check(f.bucket_options());
+  train::check(f.caption_options());
+}
+
+}  // namespace ebb

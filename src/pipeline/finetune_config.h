@@ -1,0 +1,84 @@
+// FinetuneConfig: settings of training on a checkpoint, beside those of every training.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/trainable.h"
+#include "train/buckets.h"
+#include "train/captions.h"
+
+namespace ebb {
+
+struct FinetuneConfig {
+  std::string train = "unet", adapter = "none", targets = "attentions";
+  std::string text_targets = "self_attn,mlp", names = "kohya", save_dtype = "f16";
+  double text_lr = 0, kl_weight = 1e-6;
+  bool unit_latents = false;
+  int64_t rank = 16, factor = -1;
+  double alpha = 16;
+  std::string text_encoder, vae, variant;
+  int64_t resolution = 512;
+  bool buckets = true, no_upscale = false, shuffle_tags = false;
+  int64_t bucket_step = 64, bucket_min = 256, bucket_max = 1024, keep_tags = 0;
+  double caption_dropout = 0;
+  std::string caption_prefix, cache_dir;
+  // Hashes of what the run began with; no flags.
+  std::string base, base_encoders, base_data;
+
+  void fields(auto&& f) {
+    f("train", train,
+      "what is trained: unet, text_encoder (all that the model reads) or both, unet,text_encoder; "
+      "or autoencoder, alone");
+    f("adapter", adapter, "what is trained in place of the networks; none: these themselves");
+    f("rank", rank, "adapter: columns of its factors");
+    f("factor", factor, "adapter lokr: rows and columns of the first factor, at most; -1: any");
+    f("alpha", alpha, "adapter: its change is scaled by alpha / rank");
+    f("targets", targets,
+      "adapter: layers of the U-Net with one of these parts, between commas, in their names, the "
+      "original's or diffusers': attentions, to_q,to_v, ...");
+    f("text_targets", text_targets, "adapter: likewise of text encoders: self_attn,mlp, q_proj");
+    f("text_lr", text_lr, "learning rate of text encoders; 0: lr");
+    f("kl_weight", kl_weight, "autoencoder: of the divergence of latents from normal noise");
+    f("unit_latents", unit_latents,
+      "autoencoder: in its files latents are scaled to what a denoiser trained from scratch wants");
+    f("names", names, "adapter: whose names its file has: kohya (A1111, ComfyUI) or peft");
+    f("save_dtype", save_dtype, "of the model files: f32, f16 or bf16; resuming always has f32");
+    f("text_encoder", text_encoder, "a file with the text encoder, if the model lacks it");
+    f("vae", vae, "a file or folder with another autoencoder");
+    f("variant", variant, "of the files in a folder of diffusers: fp16");
+    f("resolution", resolution, "pictures have about the pixels of a square of this side");
+    f("buckets", buckets, "several aspect ratios; off: all pictures are cropped to the square");
+    f("bucket_step", bucket_step, "pixels between sides of buckets");
+    f("bucket_min", bucket_min, "smallest side of a bucket");
+    f("bucket_max", bucket_max, "largest side of a bucket");
+    f("no_upscale", no_upscale, "no picture is enlarged: small ones get buckets of their own");
+    f("caption_dropout", caption_dropout, "probability that training sees no caption");
+    f("shuffle_tags", shuffle_tags, "shuffle the parts of captions between commas");
+    f("keep_tags", keep_tags, "shuffle_tags: so many parts at the start stay there");
+    f("caption_prefix", caption_prefix, "text before every caption");
+    f("cache_dir", cache_dir, "folder of latents and text states; empty: cache/ in `out`");
+    f("base", base, "hash of the weights that the run began with");
+    f("base_encoders", base_encoders, "of the autoencoder and the text encoders, and their use");
+    f("base_data", base_data, "of the pictures and captions");
+  }
+  void choices(auto&& f) { f("save_dtype", save_dtype, {"f32", "f16", "bf16"}); }
+
+  bool adapts() const { return adapter != "none"; }
+  bool trains(std::string_view part) const;  // "unet", "text_encoder"
+  train::BucketOptions bucket_options() const {
+    return {resolution, buckets, bucket_step, bucket_min, bucket_max, no_upscale};
+  }
+  train::CaptionOptions caption_options() const {
+    return {caption_dropout, shuffle_tags, keep_tags, caption_prefix};
+  }
+};
+// Throws Error for what cannot be, and for settings of an adapter where there is none.
+void check(const FinetuneConfig& config);
+
+// Parts of a list between commas. Throws Error, naming the field, for an empty one.
+std::vector<std::string> listed_parts(const std::string& list, std::string_view field);
+adapters::TrainableOptions adapter_options(const FinetuneConfig& config);
+
+}  // namespace ebb

@@ -1,0 +1,55 @@
+// Training the autoencoder of a checkpoint, on pictures alone.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "pipeline/checkpoint_training.h"
+
+namespace ebb {
+
+// Of images x f32 [N,H,W,C] in [-1,1] and their latents z = mean + exp(logvar / 2) noise:
+//   l1  the mean of |x - decoded z|
+//   kl  the divergence of the latents' distribution from the standard normal one, summed over an
+//       image's latents, its mean over the images, divided by H W C
+//   loss = l1 + kl_weight * kl
+// which is that of Rombach et al. 2022 (arXiv:2112.10752, appendix G), without its discriminator
+// and divided by H W C. f32[] each.
+struct AutoencoderLoss {
+  Value loss, l1, kl;
+};
+// `noise`: standard normal, by the shape of the latents.
+AutoencoderLoss autoencoder_loss(const Component& autoencoder, Value images,
+                                 const std::function<Value(const Shape& latents)>& noise,
+                                 double kl_weight);
+// The same with inputs images, seed, image and step; output "loss".
+Graph autoencoder_loss_graph(const Component& autoencoder, const Shape& images, double kl_weight);
+
+// The autoencoder whose latents are `factor` times those of this one, and are decoded as these: its
+// 1x1 convolutions around them, `quant_conv` and `post_quant_conv`, are changed. `weights`: in the
+// network's layout, behind `prefix`; those that change are new tensors. Throws Error where it has
+// no such convolutions.
+NamedTensors with_scaled_latents(NamedTensors weights, const std::string& prefix, double factor);
+
+class AutoencoderTraining final : public CheckpointTraining {
+ public:
+  AutoencoderTraining(FinetuneRequest request, const Context& context);
+  train::TrainJob job() override;
+
+ private:
+  NamedTensors batch(int64_t number);
+  train::TrainState written(const train::TrainState& state) const;
+  double latent_deviation(const train::TrainState& state) const;
+
+  FinetuneRequest request_;
+  train::TrainConfig& c_;
+  FinetuneConfig& f_;
+  Context context_;
+  CheckpointParts parts_;
+  nn::Weights weights_;
+  NamedTensors given_;
+  TrainPictures pictures_;
+  CheckpointWriter writer_;
+};
+
+}  // namespace ebb
