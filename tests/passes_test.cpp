@@ -261,6 +261,19 @@ TEST(fuse_horizontally, loops_of_each_others_results__stay_apart) {
   EXPECT_EQ(count(out, ops::def::loops()), 0);
 }
 
+TEST(fuse_horizontally, loops_far_from_each_other__stay_apart) {
+  Graph g;
+  const Value q = g.input("q", f32({2, 3, 4, 8})), k = g.input("k", f32({2, 3, 2, 8}));
+  const Value cos = g.input("cos", f32({1, 3, 1, 8})), sin = g.input("sin", f32({1, 3, 1, 8}));
+  g.output("q", turned(q, cos, sin));
+  Value between = g.input("x", f32({3}));
+  for (int i = 0; i < 20; ++i) between = between + between;
+  g.output("between", between);
+  g.output("k", turned(k, cos, sin));
+  EXPECT_EQ(count(fuse_horizontally(g, [](const Signature&) { return true; }), ops::def::loops()),
+            0);
+}
+
 TEST(fuse_horizontally, dependent_nodes__do_not_fuse) {
   Graph g;
   const Value a = g.source(Source::Kind::param, "a", f32({3}));

@@ -42,19 +42,20 @@ class Parameters {
 };
 
 // The parameter struct of a launch that several uses of a kernel share: the bytes from use to use
-// (u32), the first block of each use but the first (u32 each), and the struct of each.
+// (u32), the first block of each use but the first (u32 each), and the struct of each. Of one use:
+// its struct.
 class SharedLaunch {
  public:
   static constexpr int64_t stride_at = 0;
   static int64_t first_block_at(int use) { return 4 * int64_t{use}; }
-  static int64_t header_bytes(int uses) { return up(4 * int64_t{uses}); }
+  static int64_t header_bytes(int uses) { return uses > 1 ? up(4 * int64_t{uses}) : 0; }
   static int64_t bytes(int uses, int64_t use_bytes) {
     return header_bytes(uses) + uses * up(use_bytes);
   }
 
   SharedLaunch(int uses, int64_t use_bytes) {
     while (parameters_.size() < header_bytes(uses)) parameters_.add_value(uint32_t{0});
-    parameters_.set(stride_at, static_cast<uint32_t>(up(use_bytes)));
+    if (uses > 1) parameters_.set(stride_at, static_cast<uint32_t>(up(use_bytes)));
   }
   void add(const Parameters& use, int64_t blocks) {
     if (added_ > 0) parameters_.set(first_block_at(added_), static_cast<uint32_t>(blocks_));

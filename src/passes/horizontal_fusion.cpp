@@ -11,9 +11,10 @@ namespace ebb {
 namespace {
 
 constexpr int64_t most_elements = int64_t{1} << 24;
-// Of uses that OpDef::together joins, which are few and stand side by side.
+// Of uses that OpDef::together joins: few that stand close to each other, so that no result lives
+// for longer than that.
 constexpr int64_t most_joined_elements = int64_t{1} << 29;
-constexpr size_t most_joined = 8;
+constexpr size_t most_joined = 8, joined_within = 16;
 
 using Supports = std::function<bool(const Signature&)>;
 
@@ -62,6 +63,7 @@ class HorizontalFuser {
   bool fit_together(const std::vector<size_t>& members, size_t more) const {
     const Together* how = g_.nodes()[more].op->together;
     if (how == nullptr) return true;
+    if (members.size() == most_joined || more - members[0] > joined_within) return false;
     std::vector<Signature> parts;
     int64_t elements = 0;
     for (size_t k = 0; k <= members.size(); ++k) {
@@ -69,8 +71,7 @@ class HorizontalFuser {
       parts.push_back(g_.signature(n));
       elements += elements_of(n);
     }
-    return parts.size() <= most_joined && elements <= most_joined_elements &&
-           supports_(how->join(parts));
+    return elements <= most_joined_elements && supports_(how->join(parts));
   }
   std::string key_of_elementwise(const Node& n) const {
     if (!is_elementwise(n) || n.in.empty()) return "";

@@ -15,12 +15,18 @@
 
 namespace ebb::cuda {
 
-// Whether the texts differ in their parameters alone, which is all that a launch can vary.
+// Whether the texts differ in their parameters alone, which is all that a launch can vary, and
+// these fit into one.
 template <class Text>
 bool are_one_text(std::span<const Text> texts) {
-  return std::ranges::all_of(texts, [&](const Text& t) {
-    return t.code == texts[0].code && t.used == texts[0].used && t.pointers == texts[0].pointers;
-  });
+  constexpr int64_t most = 4096;  // bytes of parameters, on every chip and driver
+  return std::ranges::all_of(texts,
+                             [&](const Text& t) {
+                               return t.code == texts[0].code && t.used == texts[0].used &&
+                                      t.pointers == texts[0].pointers;
+                             }) &&
+         codegen::SharedLaunch::bytes(static_cast<int>(texts.size()), texts[0].parameters.size()) <=
+             most;
 }
 
 // `Text`: as GeneratedKernel takes it; of writers who know how many uses share the launch.
@@ -29,7 +35,8 @@ class SharedKernel {
  public:
   SharedKernel(const char* name, std::vector<Text> texts, CudaDevice& device)
       : name_(name), uses_(std::move(texts)) {
-    require(are_one_text(std::span<const Text>(uses_)), name, ": uses of several texts");
+    require(are_one_text(std::span<const Text>(uses_)), name,
+            ": uses of several texts, or too many");
     kernel_ = device.compiler().kernel(emit_ptx(uses_[0].code, device.capability()), name);
     for (Text& t : uses_) t.code = {};
   }
@@ -37,6 +44,8 @@ class SharedKernel {
   // The tensors of the first use, of the second, ...
   void launch(std::span<void* const> in, std::span<void* const> out, CudaDevice& device) const {
     const size_t ins = in.size() / uses_.size(), outs = out.size() / uses_.size();
+    require(ins * uses_.size() == in.size() && outs * uses_.size() == out.size(), name_, ": ",
+            in.size(), " operands and ", out.size(), " results of ", uses_.size(), " uses");
     codegen::SharedLaunch all(static_cast<int>(uses_.size()), uses_[0].parameters.size());
     for (size_t u = 0; u < uses_.size(); ++u) {
       const Text& text = uses_[u];

@@ -138,5 +138,27 @@ TEST(shared_launch, uses_of_other_forms__are_no_text) {
   EXPECT_FALSE(are_one_text(std::span(texts)));
 }
 
+TEST(SharedLaunch, of_one_use__is_its_parameters) {
+  codegen::Parameters use;
+  use.add_value(uint64_t{7});
+  use.add_value(uint32_t{9});
+  codegen::SharedLaunch one(1, use.size()), two(2, use.size());
+  one.add(use, 3);
+  EXPECT_EQ(one.parameters().size(), codegen::SharedLaunch::bytes(1, use.size()));
+  EXPECT_EQ(*static_cast<const uint64_t*>(one.parameters().data()), 7) << "no header";
+  two.add(use, 3);
+  two.add(use, 4);
+  EXPECT_EQ(two.parameters().size(), codegen::SharedLaunch::bytes(2, use.size()));
+  EXPECT_EQ(two.blocks(), 7);
+}
+
+TEST(SharedLaunch, too_many_parameters__are_no_launch) {
+  std::vector<StridedText> texts = maps({4, 2}, 2, 0);
+  EXPECT_TRUE(are_one_text(std::span<const StridedText>(texts)));
+  for (StridedText& t : texts)
+    while (t.parameters.size() < 2048) t.parameters.add_value(uint64_t{0});
+  EXPECT_FALSE(are_one_text(std::span<const StridedText>(texts)));
+}
+
 }  // namespace
 }  // namespace ebb::cuda
