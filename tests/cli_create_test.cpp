@@ -92,6 +92,7 @@ TEST_F(cli_create, autoencoder__is_trained_on_pictures_alone) {
   const Output once = run_program(train_of(file("new"), "once", flags + "--steps 4 --threads 1"));
   ASSERT_EQ(once.code, 0) << once.text;
   ASSERT_EQ(run_program(train_of(file("new"), "twice", flags + "--steps 2 --threads 1")).code, 0);
+  put_file(str(pictures, "/0.txt"), "a caption, which is not read");
   const Output on =
       run_program(str("train --resume --steps 4 --threads 1 --out ", folder_ / "twice"));
   ASSERT_EQ(on.code, 0) << on.text;
@@ -116,6 +117,14 @@ TEST_F(cli_create, autoencoder__is_trained_on_pictures_alone) {
   EXPECT_NE(deviation(scaled, conv), deviation(after, conv));
   expect_same_tensors(folder_ / "unit/state-00000004.safetensors",
                       folder_ / "once/state-00000004.safetensors");
+}
+
+TEST_F(cli_create, cache_folder_that_cannot_be__is_an_error_before_pictures_are_read) {
+  const std::string error =
+      error_line(str("train --device cpu --train autoencoder --model ", whole(),
+                     " --data nowhere --cache-dir /proc/x --steps 1 --out ", folder_ / "run"));
+  EXPECT_NE(error.find("cache_dir: cannot make the folder"), std::string::npos) << error;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 
 TEST_F(cli_create, settings_of_denoisers__are_refused_of_an_autoencoder) {

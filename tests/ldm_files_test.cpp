@@ -109,6 +109,18 @@ TEST_F(LdmFiles, stable_diffusion_2__predicts_what_its_last_transformer_tells) {
   EXPECT_EQ(load(inpaint).diffusion.precond, "eps");
 }
 
+TEST_F(LdmFiles, resolution_of_metadata__is_taken_if_pictures_can_be_so_large) {
+  const Tensors plain = tensors_of(small("sd2"), "");
+  const auto side = [&](const char* said) {
+    return load(plain, {{"modelspec.resolution", said}}).config.common().image_size;
+  };
+  EXPECT_EQ(side("768x768"), 96);
+  EXPECT_EQ(side("64x64"), 8);
+  EXPECT_EQ(side("2048x2048"), 256);  // four times 512
+  for (const char* said : {"8x8", "56x56", "2056x2056", "516x516", "512x768", "768", "x", ""})
+    EXPECT_EQ(side(said), 64) << said;
+}
+
 TEST_F(LdmFiles, markers__say_what_xl_predicts) {
   const Tensors plain = tensors_of(small("sdxl"), "model.diffusion_model.");
   const auto with = [&](const std::vector<const char*>& names) {

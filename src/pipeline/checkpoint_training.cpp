@@ -26,11 +26,11 @@ void check_prediction(const FinetuneRequest& r, const PartFiles& files) {
   }
 }
 
-std::string hash_of(const train::Captioned& data) {
+std::string hash_of(const train::Captioned& data, bool captions) {
   uint64_t h = 0;
   for (const train::CaptionedPicture& p : data.pictures) {
     h = splitmix64(h ^ p.hash);
-    h = splitmix64(h ^ fnv1a(p.caption));
+    if (captions) h = splitmix64(h ^ fnv1a(p.caption));
     h = splitmix64(h ^ static_cast<uint64_t>(p.repeats));
   }
   return str(h);
@@ -106,17 +106,20 @@ TrainPictures read_train_pictures(FinetuneRequest& r, const std::string& cache) 
   const train::TrainConfig& c = r.train;
   FinetuneConfig& f = r.config;
   TrainPictures out;
+  const bool captions = !f.trains("autoencoder");
   const std::string index = (std::filesystem::path(cache) / "pictures.jsonl").string();
   out.data = train::open_captioned(
       c.data,
       {.needs_captions = f.caption_prefix.empty(),
-       .reads_captions = !f.trains("autoencoder"),
+       .reads_captions = captions,
        .threads = c.threads,
        .between = r.between,
        .progress = [&](int64_t done, int64_t all) { r.progress("reads pictures", done, all); },
        .index = index});
   for (const std::string& w : out.data.warnings) r.say(w);
-  keep(f.base_data, hash_of(out.data), "the data (pictures, captions or repeats)", c.data);
+  keep(f.base_data, hash_of(out.data, captions),
+       captions ? "the data (pictures, captions or repeats)" : "the data (pictures or repeats)",
+       c.data);
   std::vector<train::BucketOrder::Item> items;
   for (const train::CaptionedPicture& p : out.data.pictures) {
     try {

@@ -58,7 +58,9 @@ struct FinetuneConfig {
     f("shuffle_tags", shuffle_tags, "shuffle the parts of captions between commas");
     f("keep_tags", keep_tags, "shuffle_tags: so many parts at the start stay there");
     f("caption_prefix", caption_prefix, "text before every caption");
-    f("cache_dir", cache_dir, "folder of latents and text states; empty: cache/ in `out`");
+    f("cache_dir", cache_dir,
+      "folder of latents, of text states, and of pictures.jsonl, which has the sizes and hashes "
+      "of pictures; empty: cache/ in `out`");
     f("base", base, "hash of the weights that the run began with");
     f("base_encoders", base_encoders, "of the autoencoder and the text encoders, and their use");
     f("base_data", base_data, "of the pictures and captions");

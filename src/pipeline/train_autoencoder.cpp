@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/json.h"
+#include "io/file.h"
 #include "models/config_fields.h"
 #include "nn/ops.h"
 #include "pipeline/finetune_metadata.h"
@@ -94,13 +95,15 @@ AutoencoderTraining::AutoencoderTraining(FinetuneRequest request, const Context&
   const LoadedComponent& own = autoencoder_in(parts_, c_.model);
   require(!f_.unit_latents || text_in(own.component.config, "quant_conv") == "true",
           "unit_latents: the autoencoder has no 1x1 convolutions around its latents  ", c_.model);
+  const std::string cache = cache_folder(request_);
+  io::check_can_fill(cache, "cache_dir");
   keep(f_.base, hash_text(*own.weights), "the autoencoder", c_.model);
   weights_ = weights_of(*own.component.model, own.component.config);
   for (const nn::Weight& w : weights_) {
     request_.between();
     given_[w.name] = weight_of(w, *own.weights);
   }
-  pictures_ = read_train_pictures(request_, cache_folder(request_));
+  pictures_ = read_train_pictures(request_, cache);
   const int64_t multiple = own.component.model->size_multiple(own.component.config);
   for (const train::PictureSize s : pictures_.sizes())
     require(s.width % multiple == 0 && s.height % multiple == 0,

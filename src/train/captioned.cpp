@@ -78,12 +78,24 @@ Tensor decoded(std::span<const uint8_t> bytes, const CaptionedPicture& p) {
   return io::decode_image(bytes, p.name, 3);
 }
 
-void examine(CaptionedPicture& p) {
+void examine(CaptionedPicture& p, PictureIndex& index) {
+  const auto before = index.look(p.file);
   const std::vector<uint8_t> bytes = bytes_of(p);
   const Tensor pixels = decoded(bytes, p);
   p.height = pixels.shape()[0], p.width = pixels.shape()[1];
   p.bytes = static_cast<int64_t>(bytes.size());
   p.hash = fnv1a({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  index.add(p, before);
+}
+
+// What is wrong; "": nothing. Without the index pictures are decoded again, which is no fault.
+std::string save(const PictureIndex& index) {
+  try {
+    index.save();
+    return "";
+  } catch (const std::exception& e) {
+    return e.what();
+  }
 }
 
 // Sizes and hashes; leaves out what is broken. What an interruption leaves is kept in the index.
@@ -101,8 +113,7 @@ void examine(Captioned& all, const CaptionedOptions& options) {
       if (options.between) options.between();
       CaptionedPicture& p = all.pictures[fresh[static_cast<size_t>(i)]];
       try {
-        examine(p);
-        index.add(p);
+        examine(p, index);
       } catch (const Error& e) {
         errors[fresh[static_cast<size_t>(i)]] = e.what();
       }
@@ -110,10 +121,11 @@ void examine(Captioned& all, const CaptionedOptions& options) {
       if (options.progress) options.progress(++done, count);
     });
   } catch (...) {
-    index.save();
+    save(index);  // what is thrown says more than that this failed
     throw;
   }
-  index.save();
+  if (const std::string fault = save(index); !fault.empty())
+    all.warnings.push_back(str("what is known of pictures is not kept: ", fault));
   std::vector<CaptionedPicture> good;
   std::vector<std::string> broken;
   for (size_t i = 0; i < errors.size(); ++i)

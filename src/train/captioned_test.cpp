@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <stdexcept>
 
 #include "io/image.h"
 #include "support/files.h"
 #include "support/tar.h"
+#include "train/picture_index.h"
 
 namespace ebb::train {
 namespace {
@@ -72,6 +74,33 @@ TEST(open_captioned, pictures_that_did_not_change__are_not_decoded_again) {
   put_file(folder / "cache/pictures.jsonl", "{\"version\": 1}\nnonsense\n");
   EXPECT_EQ(open().width, 4);
   EXPECT_EQ(decoded, 1);
+}
+
+TEST(open_captioned, index_that_cannot_be_written__is_a_warning_and_replaces_no_error) {
+  const Folder folder;
+  put_file(folder / "a.png", png(10, 20));
+  put_file(folder / "a.txt", "a pear");
+  CaptionedOptions options{.index = "/proc/x/pictures.jsonl"};
+  const Captioned c = open_captioned(folder.path(), options);
+  ASSERT_EQ(c.warnings.size(), 1u);
+  EXPECT_NE(c.warnings[0].find("what is known of pictures is not kept: cache_dir: "),
+            std::string::npos)
+      << c.warnings[0];
+  options.progress = [](int64_t, int64_t) { throw std::runtime_error("stopped"); };
+  EXPECT_THROW(open_captioned(folder.path(), options), std::runtime_error);
+}
+
+TEST(picture_index, file_that_changes_while_it_is_decoded__is_not_known) {
+  const Folder folder;
+  CaptionedPicture p{.file = folder / "a.png", .height = 10, .width = 20};
+  put_file(p.file, png(10, 20));
+  PictureIndex index(folder / "pictures.jsonl");
+  const auto before = PictureIndex::look(p.file);
+  put_file(p.file, png(64, 64));
+  index.add(p, before);
+  EXPECT_FALSE(index.find(p));
+  index.add(p, PictureIndex::look(p.file));
+  EXPECT_TRUE(index.find(p));
 }
 
 TEST(open_captioned, shards__have_captions_in_txt_or_json) {

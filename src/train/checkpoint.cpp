@@ -139,12 +139,14 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
   io::write_safetensors(state_file(folder, s.step), out, metadata_of(s, info, "state"));
 }
 
-// Of runs whose model files are of another form: the state has the weights as well.
-bool has_weights(const std::string& state) {
+// False of a state that opens and lacks the averages, which its model file has. What cannot be read
+// may be all that there is of its step: going on from it says what is wrong with it.
+bool counts_alone(const std::string& state) {
   try {
-    return io::TensorFile::open(state).metadata().contains(task_key);
+    const auto file = io::TensorFile::open(state);
+    return kind_of(file) != "state" || file.metadata().contains(task_key);
   } catch (const Error&) {
-    return false;
+    return true;
   }
 }
 
@@ -170,7 +172,7 @@ std::vector<int64_t> checkpoint_steps(const std::string& folder) {
   const std::vector<int64_t> models = steps_in(folder, model_prefix);
   std::vector<int64_t> out;
   for (const int64_t step : steps_in(folder, state_prefix))
-    if (std::ranges::binary_search(models, step) || has_weights(state_file(folder, step)))
+    if (std::ranges::binary_search(models, step) || counts_alone(state_file(folder, step)))
       out.push_back(step);
   return out;
 }
@@ -216,18 +218,31 @@ int64_t last_checkpoint(const std::string& folder) {
 
 namespace {
 
-// A model file of another form is no part of the state: each is good without the other, and is
-// written though the other cannot be. The model first, which is the smaller one.
-void write_each(const std::string& folder, const TrainState& state, const Saving& how) {
-  std::string fault;
+// What is wrong with `write`; "": nothing.
+std::string fault_of(const std::function<void()>& write) {
   try {
-    how.write_model(model_file(folder, state.step), state, other_metadata(state));
-  } catch (const Error& e) {
-    fault = e.what();
+    write();
+    return "";
+  } catch (const std::exception& e) {
+    return e.what();
   }
-  write_state(folder, state, how.info, true);
-  require(fault.empty(), fault, "; the state of step ", state.step,
-          " is saved, from which --resume goes on  ", state_file(folder, state.step));
+}
+
+// A model file of another form is no part of the state: each is good without the other, and is
+// written though the other cannot be. The state first, as the room may be enough for one alone:
+// the model can be made from it, and it cannot from the model.
+void write_each(const std::string& folder, const TrainState& state, const Saving& how) {
+  const std::string model = model_file(folder, state.step);
+  const std::string beside = state_file(folder, state.step);
+  const std::string of_state = fault_of([&] { write_state(folder, state, how.info, true); });
+  const std::string of_model =
+      fault_of([&] { how.write_model(model, state, other_metadata(state)); });
+  if (of_state.empty() && of_model.empty()) return;
+  require(!of_state.empty(), of_model, "; the state of step ", state.step,
+          " is saved, from which --resume goes on  ", beside);
+  require(!of_model.empty(), of_state, "; the model of step ", state.step,
+          " is saved, without its state  ", model);
+  fail(of_state, "; nor can its model file be written: ", of_model);
 }
 
 void remove_all_but(int64_t keep, const std::string& folder, int64_t step) {
@@ -327,9 +342,10 @@ auto from_last_checkpoint(const std::string& folder, const auto& f) {
       f(step);
     });
     if (!older) throw;
-    fail(e.what(), "; the checkpoint of step ", *older, " is whole: move ",
-         fs::path(model_file(folder, last)).filename().string(), " and ",
-         fs::path(state_file(folder, last)).filename().string(),
+    std::string files;
+    for (const fs::path file : {model_file(folder, last), state_file(folder, last)})
+      if (fs::exists(file)) files += str(files.empty() ? "" : " and ", file.filename().string());
+    fail(e.what(), "; the checkpoint of step ", *older, " is whole: move ", files,
          " to another folder to go on from there");
   }
 }

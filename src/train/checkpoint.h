@@ -47,7 +47,8 @@ struct Saving {
 std::string save_checkpoint(const std::string& folder, const TrainState& state, const Saving& how);
 
 // Steps of the checkpoints in a folder that a run can go on from, ascending: with both files, or
-// with a state that has all weights. Empty if there is no such folder.
+// with a state that has all weights, or that cannot be read, of which going on says so. Empty if
+// there is no such folder.
 std::vector<int64_t> checkpoint_steps(const std::string& folder);
 // The newest of them, which a run goes on from. Throws Error if there is none; it names a training
 // state that is missing for a model.
@@ -62,9 +63,9 @@ std::string state_file(const std::string& folder, int64_t step);
 // Whether a tensor of a file with this metadata is one of the optimiser's moments.
 bool is_moment(const std::map<std::string, std::string>& metadata, std::string_view tensor);
 bool is_checkpoint_file(const std::string& name);  // by its name alone, without a folder
-// Halves of checkpoints: states without a model, as a killed process leaves them, and models
-// without a state that are newer than the newest checkpoint. A model of an older step is none of
-// them: its state may have been deleted to save room.
+// Halves of checkpoints: states without the model that they belong to, as a killed process leaves
+// them, and models without a state that are newer than the newest checkpoint. A model of an older
+// step is none of them: its state may have been deleted to save room.
 struct HalfCheckpoints {
   std::vector<std::string> models, states;  // paths
 };

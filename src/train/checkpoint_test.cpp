@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <new>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -363,6 +364,63 @@ TEST(checkpoint, of_another_form__its_files_are_good_without_each_other) {
     EXPECT_EQ(values(loaded.tensors.at(name)), values(t)) << name;
   begin_run_folder(folder.path(), false, {});
   EXPECT_EQ(checkpoint_steps(folder.path()), (std::vector<int64_t>{1, 2}));
+}
+
+TEST(checkpoint, of_another_form__a_state_that_cannot_be_read_stays_and_is_the_error) {
+  const Folder folder;
+  for (const int64_t step : {1, 2})
+    save_checkpoint(folder.path(), state_at(step), {other_form, 0, write_adapter});
+  const std::string state = state_file(folder.path(), 2);
+  fs::remove(model_file(folder.path(), 2));  // moved to where adapters are used
+  fs::resize_file(state, 100);
+  const NamedTensors frozen{{"freqs", state_at(2).tensors.at("freqs")}};
+  begin_run_folder(folder.path(), false, {});
+  const auto resume = [&] { load_state(folder.path(), weights(), frozen); };
+  for (const auto& f : {std::function<void()>(resume),
+                        std::function<void()>([&] { last_model_info(folder.path()); })}) {
+    const std::string error = testing::error_of(f);
+    EXPECT_NE(error.find(state), std::string::npos) << error;
+    EXPECT_NE(error.find("the checkpoint of step 1 is whole: move state-00000002.safetensors to "),
+              std::string::npos)
+        << error;
+  }
+  expect_error([&] { check_run_folder(folder.path(), false, false); }, "holds a run of 2 steps");
+  EXPECT_EQ(fs::file_size(state), 100u);
+  fs::rename(state, folder / "mine");  // as it says
+  EXPECT_EQ(load_state(folder.path(), weights(), frozen).step, 1);
+}
+
+TEST(checkpoint, of_another_form__the_second_file_is_tried_whatever_is_thrown) {
+  const Folder folder;
+  const auto lacks_memory = [](const std::string&, const TrainState&, const auto&) {
+    throw std::bad_alloc();
+  };
+  const auto save = [&](int64_t step, const WriteModel& write) {
+    return testing::error_of([&] {
+      save_checkpoint(folder.path(), state_at(step), {other_form, 0, write});
+    });
+  };
+  const std::string memory = save(1, lacks_memory);
+  EXPECT_NE(memory.find("bad_alloc; the state of step 1 is saved"), std::string::npos) << memory;
+  EXPECT_TRUE(fs::exists(state_file(folder.path(), 1)));
+  fs::create_directory(state_file(folder.path(), 2));  // it cannot be written
+  const std::string both = save(2, lacks_memory);
+  EXPECT_NE(both.find(state_file(folder.path(), 2)), std::string::npos) << both;
+  EXPECT_NE(both.find("nor can its model file be written: std::bad_alloc"), std::string::npos)
+      << both;
+  const std::string one = save(2, write_adapter);
+  EXPECT_NE(one.find("the model of step 2 is saved, without its state"), std::string::npos) << one;
+}
+
+TEST(checkpoint, of_another_form__what_resumes_is_written_first) {
+  const Folder folder;
+  bool had_state = false;
+  const auto write = [&](const std::string& path, const TrainState& s, const auto& metadata) {
+    had_state = fs::exists(state_file(folder.path(), s.step));
+    write_adapter(path, s, metadata);
+  };
+  save_checkpoint(folder.path(), state_at(1), {other_form, 0, write});
+  EXPECT_TRUE(had_state);
 }
 
 TEST(run_folder, overwritten__keeps_a_picture_that_is_no_grid_of_samples) {

@@ -64,11 +64,10 @@ bool PictureIndex::find(CaptionedPicture& p) const {
   return true;
 }
 
-void PictureIndex::add(const CaptionedPicture& p) {
-  const auto file = look(p.file);
-  if (file_.empty() || !file) return;
+void PictureIndex::add(const CaptionedPicture& p, const std::optional<File>& before) {
+  if (file_.empty() || !before || look(p.file) != before) return;
   const std::lock_guard lock(mutex_);
-  known_.insert_or_assign(key_of(p), Known{*file, p.height, p.width, p.bytes, p.hash});
+  known_.insert_or_assign(key_of(p), Known{*before, p.height, p.width, p.bytes, p.hash});
   added_ = true;
 }
 

@@ -14,29 +14,32 @@ namespace ebb::train {
 
 class PictureIndex {
  public:
+  struct File {
+    int64_t changed = 0, size = 0;
+    bool operator==(const File&) const = default;
+  };
+
   // "": nothing is known or kept. Lines that cannot be read are passed over.
   explicit PictureIndex(std::string file);
 
   // Sets height, width, hash and bytes of a picture that is known; false: it is not. Any thread.
   bool find(CaptionedPicture& picture) const;
-  // Of a picture that was decoded. Any thread.
-  void add(const CaptionedPicture& picture);
+  // How a file looks; none: that cannot be told.
+  static std::optional<File> look(const std::string& file);
+  // Of a picture that was decoded, whose file looked like `before` when its bytes were not read
+  // yet. Nothing is added if it looks otherwise now. Any thread.
+  void add(const CaptionedPicture& picture, const std::optional<File>& before);
   // Writes the file, if something was added. Throws Error.
   void save() const;
 
  private:
   using Key = std::tuple<std::string, int64_t, int64_t>;  // CaptionedPicture's file, offset, size
-  struct File {
-    int64_t changed = 0, size = 0;
-    bool operator==(const File&) const = default;
-  };
   struct Known {
     File file;
     int64_t height = 0, width = 0, bytes = 0;
     uint64_t hash = 0;
   };
   static Key key_of(const CaptionedPicture& picture);
-  static std::optional<File> look(const std::string& file);
   void read();
 
   std::string file_;

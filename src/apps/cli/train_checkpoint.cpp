@@ -1,5 +1,6 @@
 #include "apps/cli/train_checkpoint.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -28,7 +29,8 @@ struct Options {
   FinetuneRequest request;
   FinetuneConfig before;  // of the run that goes on
   train::TrainConfig trained_before;
-  FieldTexts diffusion;  // flags
+  FieldTexts diffusion;          // flags
+  train::TrainConfig not_there;  // flags that are refused unless they ask for nothing
   bool resumes = false;
   bool json = false;
   void fields(auto&& f) { f("json", json, "print one JSON object on standard output at the end"); }
@@ -66,11 +68,21 @@ std::vector<Field> train_fields(train::TrainConfig& c) {
   return out;
 }
 
+std::vector<Field> fields_to_come(train::TrainConfig& c) {
+  std::vector<Field> out = fields_of(c);
+  std::erase_if(out, [](const Field& f) { return !is_in(to_come, f.name); });
+  return out;
+}
+
+// What asks for nothing, as --sample-every 0 does, is no error.
 void refuse_what_is_to_come(const std::vector<std::string>& words) {
-  for (const std::string_view name : to_come)
-    require(flag_value(words, flag_of(name)).empty() && !is_on(words, flag_of(name)),
-            "train: ", flag_of(name), " is not there for checkpoints yet, only for networks that ",
-            "begin anew (--model NAME)");
+  train::TrainConfig nothing;
+  for (const Field& f : fields_to_come(nothing)) {
+    const std::string flag = flag_of(f.name), value = flag_value(words, flag);
+    require(value.empty() || value == field_text(f), "train: ", flag,
+            " is not there for checkpoints ",
+            "yet, only for networks that begin anew (--model NAME)");
+  }
 }
 
 std::vector<Field> finetune_fields(FinetuneConfig& c) {
@@ -215,6 +227,8 @@ std::function<int()> bind_checkpoint_training(CLI::App& app,
   add_flags(app, fields_of(*o));
   add_flags(app, train_fields(o->request.train), "Training");
   add_flags(app, finetune_fields(o->request.config), "Checkpoint, pictures and captions");
+  add_flags(app, fields_to_come(o->not_there));
+  for (const std::string_view name : to_come) app.get_option(flag_of(name))->group("");  // hidden
   std::vector<std::string> adapters = adapters::trainable_kinds();
   adapters.insert(adapters.begin(), "none");
   describe_choices(app, "adapter", adapters);
