@@ -17,10 +17,10 @@ namespace ebb {
 std::vector<std::string> model_bench_names(const Device& device);
 
 struct ModelBench {
-  std::string filter;                       // runs the cases whose name contains it
-  Recompute recompute = {};                 // of training steps
-  bool profile = false;                     // measure each step of the plans as well
-  std::optional<DType> dtype = {};          // of evaluations, in place of the usual ones
+  std::string filter;               // runs the cases whose name contains it
+  Recompute recompute = {};         // of training steps
+  bool profile = false;             // measure each step of the plans as well
+  std::optional<DType> dtype = {};  // of evaluations, in place of the usual ones
   // Of training steps: their images a device, 0 for the case's, and, where the device is one of
   // several, what is split; the ranks are the device's.
   int64_t batch = 0;
