@@ -211,7 +211,11 @@ TEST_F(Cli, resume__says_why_there_is_nothing_to_resume) {
             "resume: the run ended before its first checkpoint, so there is nothing to go on from; "
             "--overwrite starts anew, and a smaller --checkpoint-every saves sooner  " +
                 run);
-  put_file(run + "/state-00000002.safetensors", "");
+  const std::string state = run + "/state-00000002.safetensors";
+  put_file(state, "");
+  EXPECT_EQ(error_line(resume), "safetensors: file must have at least 8 bytes (0)  " + state);
+  const std::string header = R"({"__metadata__":{"ebb.kind":"state"}})";
+  put_file(state, std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header);
   EXPECT_EQ(error_line(resume),
             str("resume: the state's model file is missing; --overwrite ",
                 "deletes the state and starts anew  ", run, "/model-00000002.safetensors"));
