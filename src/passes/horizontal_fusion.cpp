@@ -64,14 +64,16 @@ class HorizontalFuser {
     const Together* how = g_.nodes()[more].op->together;
     if (how == nullptr) return true;
     if (members.size() == most_joined || more - members[0] > joined_within) return false;
-    std::vector<Signature> parts;
+    std::vector<size_t> all = members;
+    all.push_back(more);
     int64_t elements = 0;
-    for (size_t k = 0; k <= members.size(); ++k) {
-      const Node& n = g_.nodes()[k < members.size() ? members[k] : more];
-      parts.push_back(g_.signature(n));
-      elements += elements_of(n);
-    }
-    return elements <= most_joined_elements && supports_(how->join(parts));
+    for (const size_t m : all) elements += elements_of(g_.nodes()[m]);
+    return elements <= most_joined_elements && supports_(joined(*how, all));
+  }
+  Signature joined(const Together& how, const std::vector<size_t>& members) const {
+    std::vector<Signature> uses;
+    for (const size_t m : members) uses.push_back(g_.signature(g_.nodes()[m]));
+    return how.join(uses);
   }
   std::string key_of_elementwise(const Node& n) const {
     if (!is_elementwise(n) || n.in.empty()) return "";
@@ -118,9 +120,7 @@ class HorizontalFuser {
   std::pair<const OpDef*, Attrs> fused(const std::vector<size_t>& members) const {
     const Node& first = g_.nodes()[members[0]];
     if (first.op->together) {
-      std::vector<Signature> parts;
-      for (const size_t m : members) parts.push_back(g_.signature(g_.nodes()[m]));
-      const Signature s = first.op->together->join(parts);
+      const Signature s = joined(*first.op->together, members);
       return {s.op, s.attrs};
     }
     ops::MultiTensorPointwise a{expression_of(g_, first), static_cast<int64_t>(members.size()), ""};
