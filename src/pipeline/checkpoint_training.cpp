@@ -129,7 +129,7 @@ TrainPictures read_train_pictures(FinetuneRequest& r, const std::string& cache) 
     }
     items.push_back({out.fits.back().bucket, p.repeats});
   }
-  out.order = std::make_unique<train::BucketOrder>(items, c.batch / c.accumulation, c.seed);
+  out.order = std::make_unique<train::BucketOrder>(items, c.micro_batch(), c.seed);
   std::string sizes;
   for (const auto& b : out.order->buckets())
     sizes += str(sizes.empty() ? "" : ", ", b.size.width, "x", b.size.height, " (",

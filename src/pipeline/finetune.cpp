@@ -153,7 +153,7 @@ void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t
   for (const auto& [name, value] : texts_->of(caption, pictures_.fits[k].bucket, kept)) {
     if (row == 0) {
       std::vector<int64_t> sizes = value.shape().sizes();
-      sizes[0] = micro_batch();
+      sizes[0] = c_.micro_batch();
       to.emplace(name, Tensor(value.dtype(), Shape(sizes)));
     }
     put_row(to.at(name), row, value);
@@ -164,7 +164,7 @@ void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t
 
 NamedTensors Finetune::batch(int64_t number) {
   const auto of = pictures_.order->at(number);
-  const int64_t n = micro_batch(), factor = latents_->factor();
+  const int64_t n = c_.micro_batch(), factor = latents_->factor();
   const int64_t channels = parts_.denoiser.config.common().in_channels;
   NamedTensors out;
   out.emplace("images", Tensor(DType::f32,
@@ -198,7 +198,7 @@ std::vector<Graph> Finetune::losses() {
   for (const train::PictureSize s : pictures_.sizes()) {
     const Graph all =
         loss_graph(m.diffusion, network,
-                   {.batch = micro_batch(),
+                   {.batch = c_.micro_batch(),
                     .image = {s.height / factor, s.width / factor, m.config.common().in_channels},
                     .conditions = conditions});
     const Graph loss = with_params(all, [&](std::string_view w) { return !frozen.contains(w); });

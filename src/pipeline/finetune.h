@@ -33,7 +33,6 @@ class Finetune final : public CheckpointTraining {
   void add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image);
   void write_model(const std::string& path, const train::TrainState& state,
                    const std::map<std::string, std::string>& metadata);
-  int64_t micro_batch() const { return c_.batch / c_.accumulation; }
 
   FinetuneRequest request_;
   train::TrainConfig& c_;

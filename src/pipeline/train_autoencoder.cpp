@@ -176,7 +176,7 @@ train::TrainState AutoencoderTraining::written(const train::TrainState& state) c
 
 train::TrainJob AutoencoderTraining::job() {
   const LoadedComponent& own = autoencoder_in(parts_, c_.model);
-  const int64_t batch = c_.batch / c_.accumulation;
+  const int64_t batch = c_.micro_batch();
   std::vector<Graph> all;
   for (const train::PictureSize s : pictures_.sizes())
     all.push_back(

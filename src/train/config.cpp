@@ -33,7 +33,7 @@ void check(const TrainConfig& c, int64_t ranks) {
   at_least("accumulation", c.accumulation, 1);
   require(c.batch % c.accumulation == 0, "accumulation: must divide batch (", c.batch, " / ",
           c.accumulation, ")");
-  require(c.batch / c.accumulation % ranks == 0,
+  require(c.micro_batch() % ranks == 0,
           "batch: every rank must get as many images of a micro-batch (", c.batch, " / ",
           c.accumulation, " on ", ranks, ")");
   for (const auto& [name, v] : {std::pair{"threads", c.threads},

@@ -37,6 +37,8 @@ struct TrainConfig {
   int64_t checkpoint_every = 1000, keep = 3, sample_every = 0, log_every = 10;
   bool tensorboard = true, resume = false, overwrite = false;
 
+  // Images of a micro-batch, over all ranks.
+  int64_t micro_batch() const { return batch / accumulation; }
   void fields(auto&& f) {
     // ---- what and where
     f("data", data, "training images: a folder, an IDX file or folder, or a .safetensors file");

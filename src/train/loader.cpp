@@ -136,7 +136,7 @@ Batch BatchLoader::next() {
 
 std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& c,
                                                   const Split& split) {
-  LoaderOptions options{.batch = c.batch / c.accumulation,
+  LoaderOptions options{.batch = c.micro_batch(),
                         .seed = c.seed,
                         .flip = c.flip,
                         .augment = {.p = c.augment},

@@ -118,7 +118,7 @@ HeldOut hold_out(std::unique_ptr<Dataset> data, const std::string& path,
 }
 
 Validation validation_of(const Dataset& data, const TrainConfig& c, const Split& split) {
-  const int64_t all = c.batch / c.accumulation, batch = all / split.ranks;
+  const int64_t all = c.micro_batch(), batch = all / split.ranks;
   Validation v;
   v.batches = (std::max(data.size(), fewest_items) + all - 1) / all;
   v.every = c.validation_every > 0 ? c.validation_every : sparing_interval(v.batches);
