@@ -16,6 +16,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <deque>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -171,7 +172,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_header(bool first) {
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(state_->limits.header_bytes));
-    parser_->body_limit(boost::none);
+    parser_->body_limit(std::numeric_limits<uint64_t>::max());  // until admit() says it
     parser_->on_chunk_header(chunk_check_);
     extra_.clear(), method_.clear();
     answered_ = false, keep_ = false, idle_ = !first && buffer_.size() == 0;
