@@ -254,11 +254,12 @@ JobSpec SettingsBuilder::finish() {
   cli::GenerateFlags& o = spec_.flags;
   o.lora_dir = source_.lora_dir, o.embedding_dir = source_.embedding_dir;
   if (o.model.empty()) {
-    const auto models = source_.catalogue.all(FileKind::model);
+    auto models = source_.catalogue.all(FileKind::model);
+    std::erase_if(models, [](const CatalogueFile& f) { return !f.fault.empty(); });
     if (!source_.model.empty())
       o.model = source_.catalogue.find(FileKind::model, source_.model, "model").path;
     else if (!models.empty())
-      o.model = source_.catalogue.find(FileKind::model, models[0].file, "model").path;
+      o.model = models[0].path;
   }
   if (!has("seed")) o.generate.seed.parse("-1");
   spec_.shown["seed"] = uint64_t{o.generate.seed};

@@ -42,7 +42,7 @@ std::string new_id(uint64_t seed) {
 
 // The names that new_id() gives.
 bool is_id(std::string_view stem) {
-  return stem.size() > 26 && stem[8] == '-' && stem[15] == '-' &&
+  return stem.size() >= 26 && stem[8] == '-' && stem[15] == '-' &&
          stem.find_first_not_of("0123456789abcdef-") == stem.npos;
 }
 

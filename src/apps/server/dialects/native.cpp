@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "apps/server/pictures.h"
 #include "apps/server/service.h"
+#include "base/json.h"
 
 namespace ebb::server::dialects {
 namespace {
@@ -33,12 +35,47 @@ Json state_json(Service& s) {
           {"jobs", jobs_json(s)}};
 }
 
+// A larger picture of one: its settings are those of UpscaleSettings.
+JobSpec upscale_spec(SettingsBuilder& builder, const Json& body, Service& s) {
+  JobSpec& spec = builder.spec();
+  spec.kind = JobKind::upscale;
+  for (const auto& [name, value] : body.items()) {
+    if (name == "kind") continue;
+    if (name == "image") {
+      if (!value.is_string()) fail_field(name, "must be a text");
+      const auto bytes = picture_bytes(value.get_ref<const std::string&>(), name, &s.store());
+      builder.picture(name, decoded_picture(bytes, name));
+      continue;
+    }
+    try {
+      set_fields_json(fields_of(spec.upscale), Json{{name, value}}.dump(), "setting");
+    } catch (const Error& e) {
+      fail_field(name, e.what());
+    }
+    spec.shown[name] = value;
+  }
+  UpscaleSettings& u = spec.upscale;
+  if (u.image.empty()) fail_field("image", "is missing");
+  if (!(u.scale > 0 && u.scale <= 16)) fail_field("scale", "must be more than 0, at most 16");
+  if (std::max(u.width, u.height) > 16384 || std::min(u.width, u.height) < 0)
+    fail_field("width", "must be 0 to 16384");
+  if (u.upscaler != "lanczos" && u.upscaler != "nearest")
+    u.upscaler = s.catalogue().find(FileKind::upscaler, u.upscaler, "upscaler").path;
+  return std::move(spec);
+}
+
 void post_job(const Call& c) {
   const Json body = read_json(c.request->body);
   const SettingsSource source = c.service.source();
   SettingsBuilder builder(source);
-  for (const auto& [name, value] : body.items()) builder.set(name, value);
-  JobSpec spec = builder.finish();
+  JobSpec spec;
+  if (body.value("kind", Json("generate")) == "upscale") {
+    spec = upscale_spec(builder, body, c.service);
+  } else {
+    for (const auto& [name, value] : body.items())
+      if (name != "kind") builder.set(name, value);
+    spec = builder.finish();
+  }
   spec.client = c.request->remote;
   const auto job = c.service.queue().submit(std::move(spec));
   c.reply(job_json(*c.service.queue().find(job->id)), 202);
