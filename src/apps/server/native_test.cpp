@@ -140,8 +140,8 @@ TEST_F(NativeServer, start_picture__may_be_one_of_the_gallery) {
   body["strength"] = 0.5;
   body["mask"] = server::base64(io::encode_png(gradient(8, 8, 1)));
   EXPECT_EQ(server_.finished(post(body))["status"], "completed");
-  const json up = server_.finished(post(
-      {{"kind", "upscale"}, {"image", body["init"]}, {"scale", 1.5}, {"upscaler", "lanczos"}}));
+  const json up = server_.finished(
+      post({{"kind", "upscale"}, {"init", body["init"]}, {"upscale", "lanczos:1.5"}}));
   ASSERT_EQ(up["status"], "completed") << up.dump();
   const json meta = server_.get(up["images"][0]["url"].get<std::string>() + "/meta").json();
   EXPECT_EQ(meta["width"], 96);

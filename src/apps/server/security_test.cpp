@@ -146,8 +146,8 @@ TEST_F(ServerSecurity, row_6__paths_out_of_the_server__404_or_400) {
 TEST_F(ServerSecurity, row_7__names_that_are_paths__are_not_in_the_catalogue) {
   put_file(folder_ / "secret.safetensors", "x");
   for (const std::string& name : {std::string("/etc/passwd"), std::string("../secret"),
-                                 std::string("..\\secret"), std::string("\\\\host\\share\\x"),
-                                 folder_ / "secret.safetensors", std::string(10240, 'a')}) {
+                                  std::string("..\\secret"), std::string("\\\\host\\share\\x"),
+                                  folder_ / "secret.safetensors", std::string(10240, 'a')}) {
     for (const char* option : {"sd_model_checkpoint", "sd_vae"})
       EXPECT_EQ(txt2img({{"override_settings", {{option, name}}}}).status, 400) << name;
     EXPECT_EQ(txt2img({{"lora_paths", {name}}, {"lora_alphas", {1.0}}}).status, 400) << name;

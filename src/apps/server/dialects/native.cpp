@@ -4,7 +4,8 @@
 
 #include "apps/server/pictures.h"
 #include "apps/server/service.h"
-#include "base/json.h"
+#include "base/fields.h"
+#include "base/names.h"
 
 namespace ebb::server::dialects {
 namespace {
@@ -35,32 +36,43 @@ Json state_json(Service& s) {
           {"jobs", jobs_json(s)}};
 }
 
-// A larger picture of one: its settings are those of UpscaleSettings.
+// Of "NAME[:scale]".
+void set_upscaler(UpscaleSettings& u, const std::string& text, Service& s) {
+  const size_t colon = text.rfind(':');
+  std::string name = text;
+  if (colon != text.npos && !s.catalogue().lookup(FileKind::upscaler, text)) {
+    name = text.substr(0, colon);
+    try {
+      u.scale = parse_number(text.substr(colon + 1), "upscale");
+    } catch (const Error& e) {
+      fail_field("upscale", e.what());
+    }
+  } else if (const auto f = s.catalogue().lookup(FileKind::upscaler, name); f && f->scale > 0) {
+    u.scale = f->scale;
+  }
+  const bool own = same_name(name, "lanczos") || same_name(name, "nearest");
+  u.upscaler =
+      own ? small_letters(name) : s.catalogue().find(FileKind::upscaler, name, "upscale").path;
+}
+
+// A larger picture of one.
 JobSpec upscale_spec(SettingsBuilder& builder, const Json& body, Service& s) {
   JobSpec& spec = builder.spec();
   spec.kind = JobKind::upscale;
-  for (const auto& [name, value] : body.items()) {
-    if (name == "kind") continue;
-    if (name == "image") {
-      if (!value.is_string()) fail_field(name, "must be a text");
-      const auto bytes = picture_bytes(value.get_ref<const std::string&>(), name, &s.store());
-      builder.picture(name, decoded_picture(bytes, name));
-      continue;
-    }
-    try {
-      set_fields_json(fields_of(spec.upscale), Json{{name, value}}.dump(), "setting");
-    } catch (const Error& e) {
-      fail_field(name, e.what());
-    }
-    spec.shown[name] = value;
-  }
+  JsonReader r(body);
+  r.skip({"kind"});
+  const std::string image = r.text("init").value_or("");
+  if (image.empty()) fail_field("init", "is missing");
+  builder.picture("image", decoded_picture(picture_bytes(image, "init", &s.store()), "init"));
   UpscaleSettings& u = spec.upscale;
-  if (u.image.empty()) fail_field("image", "is missing");
-  if (!(u.scale > 0 && u.scale <= 16)) fail_field("scale", "must be more than 0, at most 16");
-  if (std::max(u.width, u.height) > 16384 || std::min(u.width, u.height) < 0)
-    fail_field("width", "must be 0 to 16384");
-  if (u.upscaler != "lanczos" && u.upscaler != "nearest")
-    u.upscaler = s.catalogue().find(FileKind::upscaler, u.upscaler, "upscaler").path;
+  const std::string name = r.text("upscale").value_or("lanczos");
+  set_upscaler(u, name, s);
+  u.width = r.integer("width", 0, 16384).value_or(0);
+  u.height = r.integer("height", 0, 16384).value_or(0);
+  if (!(u.scale > 0 && u.scale <= 16)) fail_field("upscale", "the scale must be up to 16");
+  for (const std::string& other : r.ignored())
+    throw HttpFault(422, "unknown_setting", str("an upscale job has no '", other, "'"), other);
+  spec.shown = {{"upscale", name}, {"init", spec.shown["image"]}};
   return std::move(spec);
 }
 

@@ -120,7 +120,8 @@ Json files_json(const Catalogue& all, FileKind kind) {
 template <class All>
 Json names_json(const All& all) {
   Json out = Json::array();
-  for (const auto* one : all) out.push_back({{"name", one->name}, {"label", one->help}});
+  for (const auto* one : all)
+    out.push_back({{"name", one->name}, {"label", one->name}, {"help", one->help}});
   return out;
 }
 

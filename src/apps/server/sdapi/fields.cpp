@@ -49,9 +49,12 @@ Json common() {
           {"infotext", nullptr},
           {"clip_skip", nullptr},
           {"token_merging_ratio", nullptr},
-          {"token_merging_ratio_hr", nullptr},
-          // of Easy Diffusion, sd.cpp and koboldcpp
-          {"lora", nullptr},
+          {"token_merging_ratio_hr", nullptr}};
+}
+
+// Of Easy Diffusion, sd.cpp and koboldcpp.
+Json of_other_programs() {
+  return {{"lora", nullptr},
           {"lora_paths", nullptr},
           {"lora_alphas", nullptr},
           {"ref_images", nullptr},
@@ -71,6 +74,7 @@ Json common() {
 
 Json of_txt2img() {
   Json out = common();
+  out.update(of_other_programs());
   out.update({{"enable_hr", false},
               {"firstphase_width", 0},
               {"firstphase_height", 0},
@@ -92,6 +96,7 @@ Json of_txt2img() {
 
 Json of_img2img() {
   Json out = common();
+  out.update(of_other_programs());
   out.update({{"init_images", nullptr},
               {"resize_mode", 0},
               {"image_cfg_scale", nullptr},
