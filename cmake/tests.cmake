@@ -60,7 +60,11 @@ if(EBB_SANITIZE)
   set(low "/src/(core|ir|io|text)/")
   list(FILTER test_sources INCLUDE REGEX "${low}|${ebb_sampler_folders}")
   list(FILTER engine_sources INCLUDE REGEX ${low})
-  add_library(ebb_low STATIC EXCLUDE_FROM_ALL ${engine_sources})
+  # and what reads requests of the server
+  set(server ${CMAKE_SOURCE_DIR}/src/apps/server)
+  add_library(ebb_low STATIC EXCLUDE_FROM_ALL ${engine_sources} ${server}/base64.cpp
+              ${server}/guard.cpp ${server}/json_body.cpp ${server}/multipart.cpp
+              ${server}/target.cpp src/pipeline/infotext.cpp)
   get_target_property(engine_libraries ebb_engine LINK_LIBRARIES)
   list(REMOVE_ITEM engine_libraries ebb_compute)
   target_link_libraries(ebb_low PUBLIC ${engine_libraries} ebb_samplers_static Threads::Threads

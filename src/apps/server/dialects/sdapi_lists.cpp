@@ -1,6 +1,7 @@
 // A1111's API: what there is to choose from.
-#include <array>
+#include <algorithm>
 
+#include "apps/server/sdapi/menus.h"
 #include "apps/server/sdapi/request.h"
 #include "base/names.h"
 #include "core/host_memory.h"
@@ -44,30 +45,6 @@ void modules(const Call& c) {
   c.reply(out);
 }
 
-// The names of A1111's menus, and k-diffusion's, which clients also send.
-struct MenuName {
-  const char *name, *alias;
-};
-constexpr std::array samplers_of_menu = {MenuName{"DPM++ 2M", "k_dpmpp_2m"},
-                                         MenuName{"DPM++ SDE", "k_dpmpp_sde"},
-                                         MenuName{"DPM++ 2M SDE", "k_dpmpp_2m_sde"},
-                                         MenuName{"DPM++ 3M SDE", "k_dpmpp_3m_sde"},
-                                         MenuName{"DPM++ 2S a", "k_dpmpp_2s_a"},
-                                         MenuName{"Euler a", "k_euler_a"},
-                                         MenuName{"Euler", "k_euler"},
-                                         MenuName{"LMS", "k_lms"},
-                                         MenuName{"Heun", "k_heun"},
-                                         MenuName{"DPM2", "k_dpm_2"},
-                                         MenuName{"DPM2 a", "k_dpm_2_a"},
-                                         MenuName{"DPM fast", "k_dpm_fast"},
-                                         MenuName{"DPM adaptive", "k_dpm_ad"},
-                                         MenuName{"Restart", "restart"},
-                                         MenuName{"DDIM", "ddim"},
-                                         MenuName{"DDIM CFG++", "ddim_cfgpp"},
-                                         MenuName{"PLMS", "plms"},
-                                         MenuName{"UniPC", "unipc"},
-                                         MenuName{"LCM", "k_lcm"}};
-
 Json sampler_json(const std::string& name, Json aliases) {
   return {{"name", name}, {"aliases", std::move(aliases)}, {"options", Json::object()}};
 }
@@ -75,7 +52,7 @@ Json sampler_json(const std::string& name, Json aliases) {
 void samplers(const Call& c) {
   Json out = Json::array();
   std::vector<const Sampler*> told;
-  for (const MenuName& m : samplers_of_menu) {
+  for (const sdapi::MenuName& m : sdapi::sampler_menu()) {
     const FoundSampler s = find_sampler(m.name);
     told.push_back(s.sampler);
     out.push_back(sampler_json(m.name, {m.alias, s.sampler->name}));
@@ -86,19 +63,7 @@ void samplers(const Call& c) {
   c.reply(out);
 }
 
-constexpr std::array schedules_of_menu = {MenuName{"Automatic", "automatic"},
-                                          MenuName{"Uniform", "uniform"},
-                                          MenuName{"Karras", "karras"},
-                                          MenuName{"Exponential", "exponential"},
-                                          MenuName{"Polyexponential", "polyexponential"},
-                                          MenuName{"SGM Uniform", "sgm_uniform"},
-                                          MenuName{"KL Optimal", "kl_optimal"},
-                                          MenuName{"Align Your Steps", "align_your_steps"},
-                                          MenuName{"Simple", "simple"},
-                                          MenuName{"Normal", "normal"},
-                                          MenuName{"DDIM", "ddim"},
-                                          MenuName{"Beta", "beta"},
-                                          MenuName{"Turbo", "turbo"}};
+using sdapi::MenuName;
 
 void schedulers(const Call& c) {
   Json out = Json::array();
@@ -109,9 +74,9 @@ void schedulers(const Call& c) {
                    {"default_rho", nullptr},
                    {"need_inner_model", nullptr}});
   };
-  for (const MenuName& m : schedules_of_menu) add(m.alias, m.name);
+  for (const MenuName& m : sdapi::schedule_menu()) add(m.alias, m.name);
   for (const Schedule* s : all_schedules())
-    if (std::ranges::none_of(schedules_of_menu,
+    if (std::ranges::none_of(sdapi::schedule_menu(),
                              [&](const MenuName& m) { return s->name == m.alias; }))
       add(s->name, s->name);
   c.reply(out);

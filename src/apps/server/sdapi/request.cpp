@@ -5,6 +5,7 @@
 
 #include "apps/server/pictures.h"
 #include "apps/server/random_text.h"
+#include "apps/server/sdapi/menus.h"
 #include "base/names.h"
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/sampler_names.h"
@@ -81,7 +82,7 @@ bool has_option(const std::string& sampler, const std::string& option) {
 void set_sampler(Reading& q) {
   const std::string index = q.r.text("sampler_index").value_or("Euler");
   std::string name = q.r.text("sampler_name").value_or(index);
-  if (name.empty()) name = "Euler";
+  name = name.empty() ? "Euler" : menu_sampler(name);
   check_sampler(name);
   q.to.set("sampler", name, "sampler_name");
   const std::string schedule = q.r.text("scheduler").value_or("");
