@@ -122,6 +122,31 @@ TEST_F(Clients, kobold_lite__numbers_as_floats_and_zeros) {
   EXPECT_EQ(server_.post("/sdapi/v1/interrogate", {{"image", "x"}}).status, 404);
 }
 
+TEST_F(Clients, sampler_names__have_a_schedule_behind_them_or_not) {
+  for (const auto& [name, sampler, schedule] :
+       {std::tuple{"DPM++ 2M Karras", "DPM++ 2M Karras", ""},
+        {"DPM++ 2M Align Your Steps", "DPM++ 2M", "Align Your Steps"},
+        {"Euler Automatic", "Euler", ""},
+        {"k_dpmpp_2m", "DPM++ 2M", ""},
+        {"dpmpp_2m_beta", "dpmpp_2m_", "Beta"}}) {
+    json body = request_of("fox");
+    body.update({{"sampler_name", name}, {"force_task_id", name}});
+    ASSERT_EQ(server_.post("/sdapi/v1/txt2img", body).status, 200) << name;
+    const auto v = server_.service().queue().find(name);
+    EXPECT_EQ(v->job->spec.flags.generate.sampler, sampler);
+    const std::string own = v->job->spec.flags.generate.schedule;
+    EXPECT_EQ(own == "auto" ? "" : own, schedule);
+  }
+}
+
+TEST_F(Clients, tag_of_no_lora__is_told_before_the_job_is_queued) {
+  for (const char* tag : {"<lora:../../x:1>", "<lora:nothing:0.5>"})
+    EXPECT_EQ(server_.post("/sdapi/v1/txt2img", request_of(str("fox ", tag))).status, 400) << tag;
+  json body = request_of("fox <lora:nothing:1>");
+  body["disable_extra_networks"] = true;
+  EXPECT_EQ(server_.post("/sdapi/v1/txt2img", body).status, 200);
+}
+
 TEST_F(Clients, faults__have_the_keys_that_clients_read) {
   const auto sampler = server_.post("/sdapi/v1/txt2img", {{"sampler_name", "nothing"}});
   EXPECT_EQ(sampler.status, 400);

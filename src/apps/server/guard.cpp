@@ -112,6 +112,8 @@ bool Guard::has_key(std::string_view authorization) const {
 
 void Guard::check_key(const Request& r) {
   if (options_.key.empty() && options_.user.empty()) return;
+  constexpr size_t most_addresses = 10'000;
+  if (failures_.size() > most_addresses) failures_.clear();
   std::deque<Clock::time_point>& failed = failures_[r.remote];
   const auto now = Clock::now();
   while (!failed.empty() && now - failed.front() > failure_time) failed.pop_front();

@@ -60,6 +60,17 @@ class Logged final : public Exchange {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// Of a text that the format cannot hold, a picture without it.
+std::vector<uint8_t> encoded(Service& s, const Job& job, const MadePicture& p) {
+  const JobSpec& spec = job.spec;
+  try {
+    return io::encode_picture(spec.format, p.pixels, p.text, spec.quality);
+  } catch (const Error& e) {
+    s.queue().warn(job, str(e.what(), "; the picture has no text"));
+    return io::encode_picture(spec.format, p.pixels, {}, spec.quality);
+  }
+}
+
 // What the engine tells of a job, to the queue and the store.
 class Running final : public JobEvents {
  public:
@@ -85,7 +96,7 @@ class Running final : public JobEvents {
       try {
         const JobSpec& spec = job->spec;
         std::string fault;
-        auto bytes = io::encode_picture(spec.format, p.pixels, p.text, spec.quality);
+        auto bytes = encoded(s, *job, p);
         JobImage image{.index = p.index, .seed = p.seed};
         image.id = s.store().add(std::move(bytes), spec.format, p.seed, spec.keeps, &fault);
         if (const auto at = p.text.find("parameters"); at != p.text.end())

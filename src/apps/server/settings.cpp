@@ -15,6 +15,8 @@
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/sampler_names.h"
 #include "io/image.h"
+#include "pipeline/loras.h"
+#include "text/prompt.h"
 
 namespace ebb::server {
 namespace {
@@ -239,6 +241,19 @@ void SettingsBuilder::check_names() const {
     if (same_name(name, "file")) fail_field("schedule_options", "a request may not name files");
 }
 
+// Tags of the prompt name files of the folder of LoRAs.
+void SettingsBuilder::check_tags() const {
+  if (spec_.flags.prompt.find("<lora:") == std::string::npos) return;
+  const auto prompt = text::parse_prompt(spec_.flags.prompt, cli::syntax_of(spec_.flags));
+  for (const text::LoraTag& tag : prompt.loras) {
+    try {
+      find_lora(tag, source_.lora_dir);
+    } catch (const Error& e) {
+      throw HttpFault(400, "not_found", e.what(), "prompt");
+    }
+  }
+}
+
 JobSpec SettingsBuilder::finish() {
   if (spec_.kind == JobKind::upscale) return std::move(spec_);
   try {
@@ -246,6 +261,7 @@ JobSpec SettingsBuilder::finish() {
     check_names();
     cli::GenerateFlags settled = spec_.flags;
     cli::settle(settled, [&](std::string_view f) { return spec_.given.contains(f); });
+    check_tags();
   } catch (const HttpFault&) {
     throw;
   } catch (const Error& e) {

@@ -44,6 +44,7 @@ class SettingsBuilder {
   std::string path_with_numbers(FileKind kind, const std::string& text, const std::string& field);
   void check_limits() const;
   void check_names() const;
+  void check_tags() const;
 
   const SettingsSource& source_;
   JobSpec spec_;

@@ -137,6 +137,7 @@ server::ServiceOptions service_options(const Options& o, const std::string& key)
           "serve: other computers could ask without a key; --key FILE or --key auto asks for one, "
           "--insecure-no-auth asks for none  ",
           host);
+  require(!o.out.empty(), "serve: --out must name a folder");
   require(o.api_auth.empty() || o.api_auth.find(':') != std::string::npos,
           "serve: --api-auth must be NAME:PASSWORD");
   server::ServiceOptions out;

@@ -15,6 +15,11 @@ Json null_task() {
           {"id_live_preview", -1}, {"textinfo", ""}};
 }
 
+bool is_loading(Service& s) {
+  const auto [name, ready] = s.model();
+  return !name.empty() && !ready;
+}
+
 // Of the job that runs: 0.01 and what is done, at most 1.
 double share_of(const JobView& v) {
   const JobProgress& p = v.progress;
@@ -51,7 +56,7 @@ void progress(const Call& c) {
     state["interrupted"] = v->job->cancel.load();
     state["skipped"] = v->job->skip.load();
     state["job"] = "scripts_txt2img";
-    state["job_count"] = s.model().second ? Json(p.images) : Json(-1);
+    state["job_count"] = is_loading(s) ? Json(-1) : Json(p.images);
     state["job_no"] = p.image;
     state["sampling_step"] = p.step, state["sampling_steps"] = p.steps;
     int64_t number = 0;

@@ -2,7 +2,10 @@
 
 #include <array>
 
+#include "base/error.h"
 #include "base/names.h"
+#include "diffusion/solver/sampler.h"
+#include "diffusion/solver/sampler_names.h"
 
 namespace ebb::server::sdapi {
 namespace {
@@ -41,15 +44,37 @@ constexpr std::array schedules_of_menu = {MenuName{"Automatic", "automatic"},
                                           MenuName{"Beta", "beta"},
                                           MenuName{"Turbo", "turbo"}};
 
+bool is_sampler(const std::string& name) {
+  try {
+    find_sampler(split_schedule(plain_name(name)).sampler);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::span<const MenuName> sampler_menu() { return samplers_of_menu; }
 std::span<const MenuName> schedule_menu() { return schedules_of_menu; }
 
-std::string menu_sampler(const std::string& name) {
+MenuChoice menu_choice(const std::string& name) {
   for (const MenuName& m : samplers_of_menu)
-    if (small_letters(name) == m.alias) return m.name;
-  return name;
+    if (small_letters(name) == m.alias) return {m.name, ""};
+  if (is_sampler(name)) return {name, ""};
+  MenuChoice out{name, ""};
+  size_t longest = 0;
+  for (const MenuName& m : schedules_of_menu)
+    for (const std::string_view ending : {m.name, m.alias}) {
+      const std::string text = small_letters(name), small = small_letters(std::string(ending));
+      if (!text.ends_with(small) || small.size() <= longest) continue;
+      const std::string before(
+          trimmed(std::string_view(name).substr(0, name.size() - small.size())));
+      if (!is_sampler(before)) continue;
+      longest = small.size();
+      out = {before, m.name};
+    }
+  return out;
 }
 
 }  // namespace ebb::server::sdapi

@@ -11,7 +11,12 @@ struct MenuName {
 };
 std::span<const MenuName> sampler_menu();
 std::span<const MenuName> schedule_menu();
-// A sampler by either name: the menu's; others as they are.
-std::string menu_sampler(const std::string& name);
+// What clients call a sampler: by either name, perhaps with a schedule of the menu behind it
+// ("DPM++ 2M Align Your Steps"), which is "" where there is none, or where ebb knows the whole
+// name.
+struct MenuChoice {
+  std::string sampler, schedule;
+};
+MenuChoice menu_choice(const std::string& name);
 
 }  // namespace ebb::server::sdapi

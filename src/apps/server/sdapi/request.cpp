@@ -82,10 +82,12 @@ bool has_option(const std::string& sampler, const std::string& option) {
 void set_sampler(Reading& q) {
   const std::string index = q.r.text("sampler_index").value_or("Euler");
   std::string name = q.r.text("sampler_name").value_or(index);
-  name = name.empty() ? "Euler" : menu_sampler(name);
+  const MenuChoice choice = menu_choice(name.empty() ? "Euler" : name);
+  name = choice.sampler;
   check_sampler(name);
   q.to.set("sampler", name, "sampler_name");
-  const std::string schedule = q.r.text("scheduler").value_or("");
+  std::string schedule = q.r.text("scheduler").value_or("");
+  if (schedule.empty()) schedule = choice.schedule;
   if (!schedule.empty() && !same_name(schedule, "Automatic"))
     q.to.set("schedule", schedule, "scheduler");
   q.to.set("steps", q.r.integer("steps", 1, 1000).value_or(50));
