@@ -285,6 +285,19 @@ TEST_F(ServerSecurity, row_20__line_ends_in_names__never_reach_a_header) {
   for (const auto& answer : {a, b}) EXPECT_EQ(answer.header("set-cookie"), "") << answer.head;
 }
 
+// A build may be without the page.
+TEST_F(ServerSecurity, page__has_its_policy_or_is_told_to_be_missing) {
+  const auto a = server_.get("/", "Sec-Fetch-Site: cross-site\r\n");
+  if (a.status == 404) {
+    EXPECT_NE(a.body.find("without its web page"), std::string::npos) << a.body;
+  } else {
+    EXPECT_EQ(a.status, 200);
+    EXPECT_NE(a.header("content-security-policy").find("default-src 'none'"), std::string::npos);
+    EXPECT_EQ(server_.get("/", "If-None-Match: " + a.header("etag") + "\r\n").status, 304);
+  }
+  EXPECT_EQ(ask(server_.port(), "HEAD", "/").status, 200);
+}
+
 TEST_F(ServerSecurity, row_23__slow_clients__do_not_keep_others_waiting) {
   std::vector<std::unique_ptr<Wire>> idle;
   for (int i = 0; i < 40; ++i) idle.push_back(std::make_unique<Wire>(server_.port()));
