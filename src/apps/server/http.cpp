@@ -34,7 +34,7 @@ void HttpServer::State::accept(tcp::acceptor& from) {
     const bool full =
         gone || self->connections.size() >= self->limits.connections ||
         self->of_address[peer.address().to_string()] >= self->limits.connections_of_address;
-    if (!full) std::make_shared<Connection>(self, std::move(socket))->start();
+    if (!full) connected(self, std::move(socket))->start();
     self->accept(from);
   });
 }
@@ -54,7 +54,8 @@ void HttpServer::State::finish(std::chrono::milliseconds time) {
   if (std::exchange(finishing, true)) return;
   for (const auto& a : acceptors) a->close();
   std::vector<std::shared_ptr<Connection>> open;
-  for (Connection* c : connections) open.push_back(c->shared_from_this());
+  for (Connection* c : connections)  // but for those that are about to end
+    if (auto held = c->weak_from_this().lock()) open.push_back(std::move(held));
   for (const auto& c : open) c->close_idle();
   last.expires_after(time);
   last.async_wait([self = shared_from_this()](ErrorCode e) {
@@ -66,7 +67,8 @@ void HttpServer::State::finish(std::chrono::milliseconds time) {
 
 void HttpServer::State::close_all() {
   std::vector<std::shared_ptr<Connection>> open;
-  for (Connection* c : connections) open.push_back(c->shared_from_this());
+  for (Connection* c : connections)  // but for those that are about to end
+    if (auto held = c->weak_from_this().lock()) open.push_back(std::move(held));
   for (const auto& c : open) c->close();
 }
 

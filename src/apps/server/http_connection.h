@@ -363,6 +363,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::function<void()> leave_;
 };
 
+// Whoever lets go of it last, on whatever thread, it ends on the thread of all connections.
+inline std::shared_ptr<Connection> connected(const std::shared_ptr<State>& state,
+                                             tcp::socket socket) {
+  return {new Connection(state, std::move(socket)),
+          [state](Connection* c) { asio::post(state->io, [c] { delete c; }); }};
+}
+
 // Lives on any thread; the connection on its own.
 class Stream final : public EventStream {
  public:

@@ -218,6 +218,8 @@ TEST(server_stop, waiting_requests__get_503_and_streams_a_bye) {
   ASSERT_TRUE(events.until("event: state"));
   const std::string body = R"({"prompt":"x","steps":1000,"width":64,"height":64})";
   first.send(http_request("POST", "/sdapi/v1/txt2img", body));
+  while (!s.service().queue().running()) {
+  }
   second.send(http_request("POST", "/sdapi/v1/txt2img", body));
   while (s.service().queue().waiting().size() != 1) {
   }
