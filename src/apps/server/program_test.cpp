@@ -168,6 +168,7 @@ TEST(serve_program, row_28__parent_that_is_killed__ends_it_too) {
   Serving s(folder.path(), {"--parent-pid", std::to_string(parent), "--log-level", "debug",
                             "--diffusion-fa", "--vae-tiling", "--vae-tile-size", "512x512"});
   EXPECT_EQ(ask(s.port(), "GET", "/v1/internal/ping").status, 200);
+  EXPECT_NE(s.log().find("--vae-tiling has no effect"), std::string::npos) << s.log();
   ::kill(parent, SIGKILL);
   ::waitpid(parent, nullptr, 0);
   const auto start = std::chrono::steady_clock::now();

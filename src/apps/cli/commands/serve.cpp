@@ -171,7 +171,17 @@ bool has_ended(int64_t process) {
   return process > 0 && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
 }
 
+// Flags that other programs' servers have.
+void say_unused(Options o) {
+  Options plain;
+  const auto given = fields_of(o), before = fields_of(plain);
+  for (size_t i = 0; i < given.size(); ++i)
+    if (given[i].help.starts_with("has no effect") && field_text(given[i]) != field_text(before[i]))
+      std::fprintf(stderr, "serve: %s %s\n", flag_of(given[i].name).c_str(), given[i].help.c_str());
+}
+
 int run(const Options& o) {
+  say_unused(o);
   const std::string key = key_of(o);
   const train::StopSignals signals("stopping; again, after a second, to end now");
   const auto engine = [&](const server::Catalogue& c) {
