@@ -91,7 +91,8 @@ def described(english):
             name = " ".join(stem[:min(start, 3)])
         if len(name) < 3 or name in NOT_NAMES:
             continue
-        key = "clip-" + re.sub(r"[^a-z0-9]+", "-", str(path.relative_to(ROOT).with_suffix("")).lower())
+        place = str(path.relative_to(ROOT).with_suffix("")).lower()
+        key = "clip-" + re.sub(r"[^a-z0-9]+", "-", place)
         yield key, path, [name], [w for w in tags if w != name][:6] + (["black and white"] * bw)
 
 

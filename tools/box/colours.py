@@ -35,7 +35,8 @@ def hsv(rgb):
     r, g, b = rgb[..., 0], rgb[..., 1], rgb[..., 2]
     hue = np.select([high == r, high == g], [(g - b) / safe % 6, (b - r) / safe + 2],
                     (r - g) / safe + 4) * 60
-    return np.where(spread > 0, hue, 0), np.where(high > 0, spread / np.maximum(high, 1e-6), 0), high
+    return (np.where(spread > 0, hue, 0),
+            np.where(high > 0, spread / np.maximum(high, 1e-6), 0), high)
 
 
 def rgb_of(hue, saturation, value):

@@ -17,7 +17,7 @@ PACKAGES = ("python3-fonttools", "python3-numpy", "python3-pil", "librsvg2-bin",
             "fonts-noto-color-emoji", "unicode-cldr-core", "openclipart-svg")
 SEED = 17
 HELD_NAMES = 0.04   # share of subjects that are never trained on
-HELD_PAIRS = 240    # nouns with a colour in which they are never shown
+HELD_PAIRS = 500    # nouns with a colour in which they are never shown
 
 
 def missing_packages():
@@ -73,7 +73,8 @@ def save_picture(work, subject, rgba):
     if cut is None or max(cut.shape[:2]) > 12 * min(cut.shape[:2]):
         return None
     look = colours.Dominant(cut)
-    out = {**subject, "one_colour": bool(look.one_colour()), "colour": None}
+    fixed = subject["names"][0].startswith(("flag of", "keycap"))
+    out = {**subject, "one_colour": bool(look.one_colour()) and not fixed, "colour": None}
     if out["one_colour"]:
         out["colour"] = look.word()
     target = work / f"{subject['key']}.png"
@@ -98,7 +99,8 @@ def all_subjects(work, pool):
     out = []
     progress = Progress("emoji", len(emoji.names()))
     for i, (key, names, words, rgba) in enumerate(emoji.subjects()):
-        made = save_picture(work, {"key": key, "names": names, "words": words, "style": "emoji"}, rgba)
+        subject = {"key": key, "names": names, "words": words, "style": "emoji"}
+        made = save_picture(work, subject, rgba)
         out += [made] if made else []
         progress.at(i + 1)
     drawings = described()
@@ -129,7 +131,7 @@ def held_pairs(subjects):
             seen.add((noun, s["colour"]))
             if s["one_colour"] and re.fullmatch(r"[a-z]+( [a-z]+)?", noun):
                 nouns.setdefault(noun, s["key"])
-    order = sorted(nouns, key=lambda n: renditions.random_of("noun", n).uniform())
+    order = sorted(nouns, key=lambda n: (" " in n, renditions.random_of("noun", n).uniform()))
     out = {}
     for noun in order[:HELD_PAIRS]:
         free = [c for c in colours.HUES if (noun, c) not in seen]
@@ -150,7 +152,8 @@ def renditions_of(job):
 
 def said_in(pair, text):
     noun, colour = pair
-    return re.search(rf"\b{colour}\b", text) and re.search(rf"\b{re.escape(noun)}\b", text)
+    return (colour in text and noun in text and re.search(rf"\b{colour}\b", text)
+            and re.search(rf"\b{re.escape(noun)}\b", text))
 
 
 def write_set(folder, work, subjects, held, pool):
@@ -198,7 +201,8 @@ def write_licences(out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="folder to make: train/, held-out/, lists, licences")
-    parser.add_argument("--work", type=Path, help="folder of rendered drawings, kept; default OUT.work")
+    parser.add_argument("--work", type=Path,
+                        help="folder of rendered drawings, kept; default OUT.work")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if missing_packages():

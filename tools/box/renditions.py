@@ -1,4 +1,4 @@
-"""What is trained on: each subject in places, colours and on backgrounds, with captions of these."""
+"""Subjects in places, in colours and on backgrounds, with captions that say so."""
 
 import io
 import zlib
@@ -9,7 +9,7 @@ from PIL import Image
 import colours
 
 SIZE = 128
-QUALITY = 86  # of WebP
+QUALITY = 80  # of WebP
 FAMILY_COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "pink", "grey", "black",
                   "white", "brown")
 
@@ -73,7 +73,8 @@ def texts(names, words, style, colour=None, background=None):
     for name in names:
         full = f"{colour} {noun_of(name)}" if colour else name
         out += [full + behind, with_article(full) + behind,
-                f"{with_article(full)}{behind or ' on a white background'}", f"{full}{behind}, {style}"]
+                f"{with_article(full)}{behind or ' on a white background'}",
+                f"{full}{behind}, {style}"]
         if words:
             out.append(f"{full}{behind}, {', '.join(words[:3])}")
     if words and not colour:
@@ -95,7 +96,8 @@ def plan(subject, held, seed):
     if subject["one_colour"]:
         paints = [c for c in FAMILY_COLOURS if c not in held and c != subject["colour"]]
         first = [c for c in paints if c in colours.HUES]
-        some = [*r.permutation(first)[:5], *r.permutation([c for c in paints if c not in first])[:1]]
+        others = [c for c in paints if c not in first]
+        some = [*r.permutation(first)[:5], *r.permutation(others)[:1]]
         for i, c in enumerate(map(str, some)):
             behind = None
             if r.uniform() < 0.2 or c == "white":
