@@ -69,7 +69,7 @@ def noun_of(name):
 def texts(names, words, style, colour=None, background=None):
     """Captions of one picture, of which training draws one each time."""
     out = []
-    behind = f" on a {background} background" if background else ""
+    behind = f" on {with_article(background + ' background')}" if background else ""
     for name in names:
         full = f"{colour} {noun_of(name)}" if colour else name
         out += [full + behind, with_article(full) + behind,
