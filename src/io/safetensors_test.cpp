@@ -363,15 +363,15 @@ TEST(safetensors_index, shards__open_as_one) {
 }
 
 TEST(int8, scale_beside_a_weight__multiplies_it) {
-  const File f;
+  const Folder folder;
   const auto of = [&](const std::string& beside) {
     const float scales[] = {2, 0.5f};
     std::string bytes = "\x01\x7f\xff\x80";
     bytes.append(reinterpret_cast<const char*>(scales), sizeof scales);
     put_file(
-        f.path(),
+        folder / "m.safetensors",
         file_text(R"({"l.weight":)" + entry("I8", "[2,2]", "[0,4]") + beside + "}", 0) + bytes);
-    return TensorFile::open(f.path());
+    return TensorFile::open(folder / "m.safetensors");
   };
   const std::string scale = R"(,"l.weight_scale":)" + entry("F32", "[2]", "[4,12]");
   const Tensor t = of(scale).load("l.weight");

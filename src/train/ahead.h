@@ -1,6 +1,7 @@
 // Ahead: values by number, made by background threads and handed out in order.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
