@@ -59,7 +59,7 @@ class TensorFile {
   // Throws Error that suggests the nearest name.
   const TensorEntry& find(const std::string& name) const;
   // The tensor's bytes on the host. F64 is rounded to f32, BOOL becomes u8 of 0 and 1, fp8 becomes
-  // bf16, which has all of its numbers, or with a scale f32; the dtypes for which find().dtype is
+  // bf16, which has all of its numbers, or with a scale f32, as int8 with a scale does; the dtypes for which find().dtype is
   // empty are an Error.
   Tensor load(const std::string& name) const;
   Tensor load(const TensorEntry& entry) const;
