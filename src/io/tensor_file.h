@@ -27,7 +27,8 @@ struct TensorEntry {
   std::vector<int64_t> strides = {};  // in elements; empty: row by row, without holes
   int64_t begin = 0;                  // bytes, from the start of the data of its file
   int64_t end = 0;
-  // Of weights in fp8 or int8: F32, one number or one a row, which the file's numbers are multiplied with.
+  // Of weights in fp8 or int8: F32, one number or one a row, which the file's numbers are
+  // multiplied with.
   std::shared_ptr<const TensorEntry> scale = {};
   size_t shard = 0;  // index into TensorFile::files()
 };
