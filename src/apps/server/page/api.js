@@ -8,52 +8,38 @@ let asking = null;        // one question at a time
 export class ApiError extends Error {
   constructor(message, status, field) {
     super(message);
-    this.status = status;
-    this.field = field;
+    Object.assign(this, { status, field });
   }
 }
 
 /** Takes the token out of the address (#token=...), which is cleaned at once. */
 export function takeToken() {
-  const found = /^#token=(.+)$/.exec(location.hash);
+  const found = /^#token=(.+)/.exec(location.hash);
   if (!found) return;
   token = decodeURIComponent(found[1]);
   history.replaceState(null, '', location.pathname);
 }
 
-const headers = more => token ? { ...more, Authorization: `Bearer ${token}` } : more;
-
-async function askForToken(wrong) {
-  asking ??= ask(wrong ? 'That key is not right. Which key was this server started with?'
+async function askForToken() {
+  asking ??= ask(token ? 'That key is not right. Which key was this server started with?'
     : 'This server asks for a key.', 'Log in', true).finally(() => { asking = null; });
-  const answer = await asking;
-  if (!answer) throw new ApiError('This server asks for a key.', 401);
-  token = answer;
+  token = await asking || token;
+  return token;
 }
 
-async function send(path, options, more) {
-  for (let tries = 0; ; tries++) {
-    let reply;
+async function send(path, options = {}) {
+  for (;;) {
     const sent = token;
-    try {
-      reply = await fetch(path, { ...options, headers: headers(more), cache: 'no-store' });
-    } catch (error) {
-      if (error.name === 'AbortError') throw error;
-      throw new ApiError('ebb does not answer. Is it still running?', 0);
-    }
-    if (reply.status !== 401 || tries > 8) return reply;
-    if (sent === token) await askForToken(sent !== '');
+    if (sent) options.headers = { ...options.headers, Authorization: `Bearer ${sent}` };
+    const reply = await fetch(path, { cache: 'no-store', ...options }).catch(error => {
+      throw new ApiError(error.name === 'AbortError' ? '' : 'ebb does not answer. Is it still running?', 0);
+    });
+    if (reply.ok) return reply;
+    if (reply.status === 401 && (sent !== token || await askForToken() !== sent)) continue;
+    const { error = {} } = await reply.json().catch(() => ({}));
+    throw new ApiError(error.message || `The server answered ${reply.status} ${reply.statusText}.`,
+      reply.status, error.field);
   }
-}
-
-async function failure(reply) {
-  let body = {};
-  try {
-    body = await reply.json();
-  } catch {}
-  const { message, field } = body.error || {};
-  return new ApiError(message || `The server answered ${reply.status} ${reply.statusText}.`,
-    reply.status, field);
 }
 
 // Seeds have 64 bits, more than a number of JavaScript keeps: they are texts in the page.
@@ -63,83 +49,49 @@ const write = body => JSON.stringify(body).replace(/("seed":)"(\d+)"/g, '$1$2');
 /** One request of /ebb/v1, with settings or a picture; resolves to the answer. Throws ApiError. */
 export async function call(method, path, body) {
   const picture = body instanceof Blob;
-  const options = { method };
-  if (body !== undefined) options.body = picture ? body : write(body);
-  const reply = await send(BASE + path, options,
-    method === 'GET' ? {} : { 'Content-Type': picture ? body.type : 'application/json' });
-  if (!reply.ok) throw await failure(reply);
-  const text = await reply.text();
-  return text ? parse(text) : null;
+  const reply = await send(BASE + path, { method, body: picture || !body ? body : write(body),
+    headers: method === 'GET' ? {} : { 'Content-Type': picture ? body.type : 'application/json' } });
+  return parse(await reply.text() || 'null');
 }
 
-export async function blobOf(url) {
-  const reply = await send(url, {}, {});
-  if (!reply.ok) throw await failure(reply);
-  return reply.blob();
-}
-
-const blobs = new WeakMap();
+export const blobOf = async url => (await send(url)).blob();
 
 /** Shows the picture at `url`; with a token it is fetched, since <img> cannot send one. */
 export async function setImage(img, url) {
   if (img.dataset.url === url) return;
   img.dataset.url = url;
-  if (!token) {
-    img.src = url;
-    return;
-  }
-  try {
-    const made = URL.createObjectURL(await blobOf(url));
-    if (img.dataset.url !== url) return URL.revokeObjectURL(made);
-    const old = blobs.get(img);
-    blobs.set(img, made);
-    img.src = made;
-    if (old) URL.revokeObjectURL(old);
-  } catch {
-    delete img.dataset.url;
-  }
+  const made = token ? URL.createObjectURL(await blobOf(url)) : url;
+  if (img.dataset.url !== url) return;
+  if (img.src.startsWith('blob:')) URL.revokeObjectURL(img.src);
+  img.src = made;
 }
 
 // ---- what is known ----
 
-export const known = { jobs: new Map(), order: [], model: null, linked: null };
+export const known = { jobs: new Map(), model: null, linked: null };
 const listeners = [];
 export const onChange = listener => listeners.push(listener);
 const changed = (type, data) => listeners.forEach(listener => listener(type, data));
 
-export const jobsInOrder = () => known.order.map(id => known.jobs.get(id));
-export const isOver = job => ['completed', 'failed', 'cancelled'].includes(job.status);
+const put = job => known.jobs.set(job.id, { ...known.jobs.get(job.id), ...job });
 
-function put(job) {
-  const old = known.jobs.get(job.id);
-  if (!old) known.order.push(job.id);
-  known.jobs.set(job.id, { ...old, ...job });
-}
-
-/** Takes a job that this page queued, which may come before or after its event. */
+/** Takes a job that this page queued; its event may have come before. */
 export function adopt(job) {
   if (!known.jobs.has(job.id)) put(job);
   changed('queued', { job: job.id });
 }
 
-/** Takes a finished job off the list. */
 export function forget(id) {
   known.jobs.delete(id);
-  known.order = known.order.filter(other => other !== id);
-  changed('removed', { job: id });
-}
-
-function snapshot(data) {
-  known.jobs.clear();
-  known.order = [];
-  data.jobs.forEach(put);
-  known.model = data.model;
+  changed('forgotten', {});
 }
 
 function apply(type, data) {
   const job = known.jobs.get(data.job);
-  if (type === 'state') snapshot(data);
-  else if (type === 'model') known.model = data;
+  if (type === 'state') {
+    known.jobs = new Map(data.jobs.map(item => [item.id, item]));
+    known.model = data.model;
+  } else if (type === 'model') known.model = data;
   else if (data.item) put(data.item);
   else if (job && type === 'step') Object.assign(job, { status: 'generating', progress: data });
   else if (job && type === 'image' && !job.images.some(image => image.id === data.id))
@@ -151,92 +103,68 @@ function apply(type, data) {
 
 let lastId = '';
 
-function link(up) {
+function link(up, fault) {
   if (known.linked === up) return;
   known.linked = up;
-  changed('link', up);
+  changed('link', { up, fault });
 }
 
-/** Calls `take` for each event of server-sent text; returns what is not complete yet. */
-function takeEvents(text, take) {
-  const parts = text.split(/\r?\n\r?\n/);
-  for (const part of parts.slice(0, -1)) {
-    let type = 'message', data = '';
-    for (const line of part.split(/\r?\n/)) {
-      const [, name, value] = /^(\w*):? ?(.*)$/.exec(line) || [];
-      if (name === 'event') type = value;
-      else if (name === 'data') data += value;
-      else if (name === 'id') lastId = value;
-    }
-    if (data) take(type, parse(data));
+/** Applies complete events; returns the rest. */
+function takeEvents(text) {
+  const events = text.split('\n\n');
+  for (const event of events.slice(0, -1)) {
+    const fields = Object.fromEntries(event.split('\n').map(line => line.split(/: ?([^]*)/)));
+    lastId = fields.id || lastId;
+    if (fields.data) apply(fields.event, parse(fields.data));
   }
-  return parts.at(-1);
+  return events.at(-1);
 }
 
 const pause = ms => new Promise(resolve => setTimeout(resolve, ms));
-const untilVisible = () => document.hidden && new Promise(resolve =>
-  document.addEventListener('visibilitychange', resolve, { once: true }));
 
-/** Reads the stream until it ends; true if it said anything. Silence of 40 s ends it too. */
+/** Reads the stream until it ends, is silent for 40 s, or the page is hidden; true if it spoke. */
 async function readStream() {
   const stop = new AbortController();
+  let timer, spoke = false;
   const hide = () => document.hidden && stop.abort();
   document.addEventListener('visibilitychange', hide);
-  let timer, spoke = false;
-  const alive = () => {
+  const listen = () => {
     clearTimeout(timer);
     timer = setTimeout(() => stop.abort(), 40000);
   };
   try {
-    alive();
-    const more = lastId ? { Accept: 'text/event-stream', 'Last-Event-ID': lastId }
-      : { Accept: 'text/event-stream' };
-    const reply = await send(`${BASE}/events`, { signal: stop.signal }, more);
-    if (!reply.ok) throw await failure(reply);
+    listen();
+    const reply = await send(`${BASE}/events`, { signal: stop.signal,
+      headers: lastId ? { 'Last-Event-ID': lastId } : {} });
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let text = ''; ;) {
-      const { value, done } = await reader.read();
-      if (done) return spoke;
+    for (let text = '', part; !(part = await reader.read()).done;) {
       spoke = true;
-      alive();
+      listen();
       link(true);
-      text = takeEvents(text + value, apply);
+      text = takeEvents(text + part.value);
     }
-  } catch (error) {
-    if (error.status === 401) throw error;
-    return spoke;
+  } catch {
   } finally {
     clearTimeout(timer);
     document.removeEventListener('visibilitychange', hide);
   }
+  return spoke;
 }
 
 /** Follows the server for ever: by the stream while the page is visible, else by polling. */
 export async function follow() {
-  for (let wait = 250, silent = 0; ;) {
-    await untilVisible();
-    let spoke = false;
-    try {
-      spoke = await readStream();
-    } catch {
-      await pause(5000);  // no key was given
-    }
+  for (let silent = 0; ;) {
+    if (document.hidden) await new Promise(resolve =>
+      document.addEventListener('visibilitychange', resolve, { once: true }));
+    silent = await readStream() ? 0 : silent + 1;
     if (document.hidden) continue;
-    silent = spoke ? 0 : silent + 1;
-    wait = spoke ? 250 : Math.min(wait * 2, 4000);
-    if (silent < 2) {
-      await pause(wait);
-      if (!spoke) link(false);
-      continue;
-    }
-    try {
-      apply('state', await call('GET', '/state'));
+    if (silent) await call('GET', '/state').then(state => {
+      apply('state', state);
       link(true);
-      wait = 1000;
-    } catch {
-      link(false);
+    }, error => {
+      link(false, error.message);
       lastId = '';
-    }
-    await pause(wait);
+    });
+    await pause(Math.min(300 * (silent + 1), 3000));
   }
 }

@@ -1,22 +1,22 @@
 // Elements, messages and questions. Text reaches the page as text nodes only.
 
 export const $ = id => document.getElementById(id);
+export const on = (id, event, handler) => $(id).addEventListener(event, handler);
+export const show = (id, visible) => { $(id).hidden = !visible; };
 
 /** An element; `props` are properties, attributes where there is no such property, or onEvent. */
 export function el(tag, props = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
     if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
-    else if (name === 'class') node.className = value;
     else if (name in node) node[name] = value;
     else node.setAttribute(name, value);
   }
-  node.append(...children.filter(child => child != null && child !== false));
+  node.append(...children);
   return node;
 }
 
-export const on = (id, event, handler) => $(id).addEventListener(event, handler);
-export const show = (id, visible) => { $(id).hidden = !visible; };
+export const button = (text, work, props) => el('button', { type: 'button', onclick: work, ...props }, text);
 
 /** Sets text only where it differs, so that live regions do not speak twice. */
 export function setText(node, text) {
@@ -25,27 +25,24 @@ export function setText(node, text) {
 
 export function announce(text) {
   $('said').textContent = '';
-  requestAnimationFrame(() => { $('said').textContent = text; });
+  requestAnimationFrame(() => setText($('said'), text));
 }
 
 /** A message in the corner. Errors stay until they are closed. */
-export function toast(text, { error = false, action, act } = {}) {
-  const box = el('div', { class: error ? 'toast bad' : 'toast', role: error ? 'alert' : 'status' },
-    el('p', {}, text));
+export function toast(text, { error, action, act } = {}) {
   const close = () => box.remove();
-  if (action) box.append(el('button', { type: 'button', onclick: () => { close(); act(); } }, action));
-  box.append(el('button', { type: 'button', class: 'quiet', 'aria-label': 'Close this message',
-    onclick: close }, '✕'));
-  for (const old of $('toasts').children)
-    if (old.firstChild.textContent === text) old.remove();
+  const box = el('div', { className: error ? 'toast bad' : 'toast', role: error ? 'alert' : 'status' },
+    el('p', {}, text));
+  if (action) box.append(button(action, () => { close(); act(); }));
+  box.append(button('✕', close, { className: 'quiet', ariaLabel: 'Close this message' }));
+  for (const old of $('toasts').children) if (old.firstChild.textContent === text) old.remove();
   $('toasts').append(box);
-  while ($('toasts').children.length > 4) $('toasts').firstChild.remove();
   if (!error) setTimeout(close, action ? 12000 : 6000);
 }
 
-export const complain = error => toast(error.message || String(error), { error: true });
+export const complain = error => toast(error.message, { error: true });
 
-/** Runs `work` of a click; a failure becomes a message. */
+/** Runs `work` of an event; a failure becomes a message. */
 export const doing = work => async event => {
   try {
     await work(event);
@@ -54,25 +51,35 @@ export const doing = work => async event => {
   }
 };
 
-/** Asks; resolves to true or false, or with `secret` to a text or null. */
+/** Opens the file dialog of the input `id` + "-file" by the button `id`; `take` gets the file. */
+export function onFile(id, take) {
+  const input = $(`${id}-file`);
+  on(id, 'click', () => input.click());
+  input.addEventListener('change', doing(async () => {
+    const [file] = input.files;
+    input.value = '';
+    if (file) await take(file);
+  }));
+}
+
+/** Asks; resolves to true or false, or with `secret` to a text, '' where none is given. */
 export function ask(text, yes, secret = false) {
-  const dialog = $('ask');
-  if (dialog.open) return Promise.resolve(secret ? null : false);
-  $('ask-text').textContent = text;
-  $('ask-yes').textContent = yes;
-  $('ask-value').value = '';
+  const dialog = $('ask'), value = $('ask-value');
+  setText($('ask-text'), text);
+  setText($('ask-yes'), yes);
+  value.value = '';
   show('ask-field', secret);
   return new Promise(resolve => {
-    let answer = secret ? null : false;
+    let agreed = false;
     $('ask-yes').onclick = () => {
-      answer = secret ? $('ask-value').value.trim() : true;
+      agreed = true;
       dialog.close();
     };
     $('ask-no').onclick = () => dialog.close();
-    $('ask-value').onkeydown = event => { if (event.key === 'Enter') $('ask-yes').click(); };
-    dialog.onclose = () => resolve(answer);
+    value.onkeydown = event => event.key === 'Enter' && $('ask-yes').click();
+    dialog.onclose = () => resolve(secret ? agreed && value.value.trim() : agreed);
     dialog.showModal();
-    (secret ? $('ask-value') : $('ask-yes')).focus();
+    (secret ? value : $('ask-yes')).focus();
   });
 }
 
@@ -80,28 +87,7 @@ export function ask(text, yes, secret = false) {
 export function perFrame(work) {
   let waiting = false;
   return () => {
-    if (waiting) return;
+    if (!waiting) requestAnimationFrame(() => { waiting = false; work(); });
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; work(); });
   };
-}
-
-export function bytesText(n) {
-  return n >= 1e9 ? `${(n / 1e9).toFixed(1)} GB` : `${Math.round(n / 1e6)} MB`;
-}
-
-export function secondsText(s) {
-  if (s < 1) return 'less than a second left';
-  if (s < 90) return `${Math.round(s)} s left`;
-  return `${Math.round(s / 60)} min left`;
-}
-
-/** The bytes of a file or blob as base64, without a prefix. */
-export function base64Of(blob) {
-  return new Promise((resolve, reject) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(',') + 1));
-    reader.onerror = () => reject(new Error('The file cannot be read.'));
-    reader.readAsDataURL(blob);
-  });
 }
