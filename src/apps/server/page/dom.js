@@ -76,7 +76,7 @@ export function ask(text, yes, secret = false) {
       dialog.close();
     };
     $('ask-no').onclick = () => dialog.close();
-    value.onkeydown = event => event.key === 'Enter' && $('ask-yes').click();
+    value.onkeydown = event => { if (event.key === 'Enter') $('ask-yes').click(); };
     dialog.onclose = () => resolve(secret ? agreed && value.value.trim() : agreed);
     dialog.showModal();
     (secret ? value : $('ask-yes')).focus();

@@ -210,7 +210,7 @@ const rounded = side => Math.max(64, Math.round(side / 64) * 64);
 
 function drawPresets() {
   const [width, height] = sizeOf();
-  const [w, h = w] = (model.defaults?.size || '512').split('x');
+  const [w, h = w] = (model.defaults?.size || (/XL/.test(model.family) ? '1024' : '512')).split('x');
   SHAPES.forEach(([label, ratio], i) => {
     const size = [rounded(Math.sqrt(w * h * ratio)), rounded(Math.sqrt(w * h / ratio))];
     const node = $('presets').children[i] || $('presets').appendChild(button(label));
@@ -249,14 +249,13 @@ export function refreshSettings() {
 
 const choicesOf = name => (facts[name]?.choices || [])
   .filter(value => ![facts[name].default, 'none', 'auto'].includes(value)).map(value => [value]);
-const named = list => list.map(item => item.name ? [item.name, item.label || item.title || item.name] : [item]);
+const named = list => list.map(item => item.name ? [item.name, item.title] : [item]);
 
 export function useCatalogue(catalogue, current) {
   lists = catalogue;
   facts = Object.fromEntries(catalogue.settings.map(setting => [setting.name, setting]));
   for (const name of ['tiling', 'dialect', 'masked_content']) setOptions(name, choicesOf(name));
-  setOptions('sampler', named(catalogue.samplers));
-  setOptions('schedule', named(catalogue.schedules));
+  for (const name of ['sampler', 'schedule']) setOptions(name, catalogue[`${name}s`].map(item => [item.name]));
   setOptions('vae', named(catalogue.vaes));
   setOptions('hires_upscaler', named(catalogue.hires_upscalers));
   for (const { id } of FIELDS) $(`f-${id}-box`).title = facts[id]?.help || '';

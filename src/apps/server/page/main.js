@@ -133,7 +133,10 @@ function drawEmpty() {
   setText($('empty-text'), none
     ? 'Put a Stable Diffusion checkpoint into the folder that ebb serve was started with (--models), then look again.'
     : 'Write what it shows and press Generate. It appears here while it is made.');
-  $('examples').replaceChildren(...none ? [button('Look again', doing(loadCatalogue))]
+  $('examples').replaceChildren(...none ? [button('Look again', doing(async () => {
+      await call('POST', '/catalogue/rescan', {});
+      await loadCatalogue();
+    }))]
     : EXAMPLES.map(text => button(text, () => {
       form.typeInto($('prompt'), text);
       $('generate').focus();
@@ -173,4 +176,5 @@ on('form', 'submit', event => {
 });
 if (innerWidth < 760) $('size-group').open = false;
 $('prompt').focus({ preventScroll: true });
+draw();
 follow();
