@@ -193,12 +193,10 @@ export function writeSettings({ prompt = '', negative = '', model: name, n, ...o
     changed += $(id).value !== value;
     $(id).value = value;
   }
-  if (name && name !== $('model').value) {
-    changed++;
-    choose($('model'), name);
-    useModel();
-  }
-  refreshSettings();
+  const known = modelNamed(name)?.name;
+  changed += !!known && known !== $('model').value;
+  $('model').value = known || $('model').value;
+  useModel();
   remember();
   return changed;
 }
@@ -269,8 +267,12 @@ export function useCatalogue(catalogue, current) {
   useModel();
 }
 
+/** By its name, its file or its title; none where it is not there. */
+export const modelNamed = text => lists.models.find(({ name, title }) =>
+  [name, title, title.split(' [')[0]].includes(text));
+
 function useModel() {
-  model = lists.models.find(item => item.name === $('model').value) || {};
+  model = modelNamed($('model').value) || {};
   refreshSettings();
 }
 

@@ -150,7 +150,8 @@ const drawn = (by, erase) => context => {
 const line = ({ points, size, erase }) => drawn(context => {
   Object.assign(context, { lineWidth: size, lineCap: 'round', lineJoin: 'round' });
   context.beginPath();
-  for (const point of [points[0], ...points]) context.lineTo(...point);
+  context.moveTo(points[0][0] + 0.01, points[0][1]);  // a line of no length is not drawn
+  for (const point of points) context.lineTo(...point);
   context.stroke();
 }, erase);
 
@@ -169,8 +170,6 @@ function drawEditor() {
     shown.arc(...brush, size / 2 + more, 0, 7);
     shown.stroke();
   }
-  $('mask-undo').disabled = !actions.length;
-  $('mask-redo').disabled = !undone.length;
 }
 
 /** How much of the picture is painted, 0 to 1. */
@@ -193,8 +192,8 @@ function act(action, text) {
 }
 
 function step(from, to, text) {
-  if (!from.length) return;
-  to.push(from.pop());
+  if (from.length) to.push(from.pop());
+  else text = 'Nothing is left';
   did(text);
 }
 const undo = () => step(actions, undone, 'Undone');

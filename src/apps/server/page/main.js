@@ -34,6 +34,8 @@ function generate() {
 const plain = ({ init, mask, outpaint, upscale, ...others }) => others;
 
 function takeSettings(found, notes = []) {
+  if (found.model && !form.modelNamed(found.model))
+    notes = [...notes, `It was made with ${found.model}, which is not among the models.`];
   const before = form.allSettings(), changed = form.writeSettings(plain(found), true);
   toast([`${changed === 1 ? 'One setting' : `${changed} settings`} changed.`, ...notes].join('\n'),
     { action: 'Undo', act: () => form.writeSettings(before) });
