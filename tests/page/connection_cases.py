@@ -53,7 +53,7 @@ def test_key_of_the_address_is_taken_and_removed(page):
 
 for case in [test_key_is_asked_for, test_key_of_the_address_is_taken_and_removed]:
     KEY_FILE.write_text(KEY + "\n")
-    case.server = {"flags": ["--api-key", str(KEY_FILE)]}
+    case.server = {"flags": ["--key", str(KEY_FILE)]}
 
 
 def test_hidden_page_closes_its_stream(page):

@@ -52,7 +52,8 @@ test_500_pictures_scroll.server = {"step_ms": 0}
 
 
 def focused(page):
-    return page.run("return [...document.querySelectorAll('.thumb')].indexOf(document.activeElement)")
+    return page.run("return [...document.querySelectorAll('.thumb')]"
+                    ".indexOf(document.activeElement)")
 
 
 def test_keys_walk_and_delete(page):

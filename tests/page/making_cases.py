@@ -22,6 +22,9 @@ def test_first_picture_in_three_interactions(page):
     assert body["prompt"] == "a lighthouse in the fog" and body["seed"] == -1, body
 
 
+test_first_picture_in_three_interactions.server = {"step_ms": 150}
+
+
 def test_example_prompt(page):
     page.open()
     page.ready()
@@ -44,12 +47,14 @@ def test_queue_is_reordered_and_emptied(page):
     page.wait("return document.querySelectorAll('#jobs li.generating').length === 1")
     assert queued_prompts(page) == ["two", "three", "four"], queued_prompts(page)
     assert page.text("#generate") == "Add to the queue"
-    page.run("document.querySelectorAll('#jobs li.queued')[2].querySelector('[title=Earlier]').focus()")
+    page.run("document.querySelectorAll('#jobs li.queued')[2]"
+             ".querySelector('[title=Earlier]').focus()")
     page.press("Enter")
     page.wait("return [...document.querySelectorAll('#jobs li.queued .title')]"
               ".map(e => e.textContent).join() === 'two,four,three'", what="four before three")
     assert page.run("return document.activeElement.title") == "Earlier", "the focus is lost"
-    page.run("document.querySelectorAll('#jobs li.queued')[0].querySelector('[title=Remove]').click()")
+    page.run("document.querySelectorAll('#jobs li.queued')[0]"
+             ".querySelector('[title=Remove]').click()")
     page.wait("return [...document.querySelectorAll('#jobs li.queued .title')]"
               ".map(e => e.textContent).join() === 'four,three'", what="two to be removed")
     page.click("#queue-clear")

@@ -2,7 +2,9 @@
 
 import base64
 import json
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -39,7 +41,7 @@ class Browser:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen([driver, f"--port={port}"], stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
+                                        stderr=subprocess.DEVNULL, start_new_session=True)
         self.session = ""
         options = {
             "binary": browser,
@@ -55,6 +57,7 @@ class Browser:
             except urllib.error.URLError:
                 time.sleep(0.1)
         else:
+            self.quit()
             raise WebDriverError("chromedriver does not answer")
         self.session = "/" + made["sessionId"]
 
@@ -70,11 +73,13 @@ class Browser:
             raise WebDriverError(f"{found['error']}: {found['message'].splitlines()[0]}") from None
 
     def quit(self):
+        """Ends the driver and all processes of the browser, which are in its group."""
         try:
             self.call("DELETE", "")
-        finally:
-            self.process.terminate()
-            self.process.wait()
+        except (OSError, WebDriverError):
+            pass  # it is killed below
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     # ---- what tests do ----
 
