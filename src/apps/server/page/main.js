@@ -3,8 +3,7 @@ import { $, el, button, on, onFile, show, setText, toast, complain, doing } from
 import { call, follow, known, onChange, takeToken } from './api.js';
 import * as form from './form.js';
 import { buildInput, inputOfJob, takeInputFile, takeInput } from './input.js';
-import { buildQueue, queueJob, draw, stopCurrent, currentImage } from './queue.js';
-import { buildGallery, imageKey } from './gallery.js';
+import { buildPictures, queueJob, draw, stopCurrent, imageKey } from './pictures.js';
 
 let catalogue = null;
 let sending = Promise.resolve();      // jobs are sent in the order of their clicks
@@ -58,11 +57,6 @@ const pictureActions = {
   vary: ({ id, settings: { size, hires, ...made } }) => again(made, { init: `id:${id}`, strength: 0.55 }),
   upscale: ({ id }) => queueJob({ kind: 'upscale', init: `id:${id}`, upscale: catalogue.upscalers[0].name }),
   input: takeInput,
-  deleted: id => {
-    for (const job of known.jobs.values()) job.images = job.images.filter(image => image.id !== id);
-    draw();
-  },
-  loaded: draw,
 };
 
 function buildDropping() {
@@ -112,7 +106,7 @@ function globalKey(event) {
   if (target.matches('input, textarea, select') || control || event.altKey) return;
   if (key === '/') $('prompt').focus();
   else if (key === '?') $('keys').showModal();
-  else return currentImage() && imageKey(event, currentImage());
+  else return imageKey(event);
   event.preventDefault();
 }
 
@@ -166,8 +160,7 @@ function heard(type, { up, fault }) {
 takeToken();
 form.buildForm();
 buildInput();
-buildGallery(pictureActions);
-buildQueue();
+buildPictures(pictureActions);
 buildKeys();
 buildDropping();
 drawEmpty();
