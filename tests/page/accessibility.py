@@ -46,11 +46,11 @@ REACHED = """
   const all = [...document.querySelectorAll(
     'button, input, select, textarea, summary, a[href], [tabindex="0"]')]
     .filter(e => e.checkVisibility() && !e.disabled && e.type !== 'file' && e.tabIndex >= 0);
-  return all.map(e => e.id || e.textContent.trim() || e.title || e.className);
+  return all.map(e => e.id || e.ariaLabel || e.textContent.trim() || e.className);
 """
 FOCUSED = """
   const e = document.activeElement, style = getComputedStyle(e);
-  return [e === document.body ? '' : e.id || e.textContent.trim() || e.title || e.className,
+  return [e === document.body ? '' : e.id || e.ariaLabel || e.textContent.trim() || e.className,
     parseFloat(style.outlineWidth) >= 2 && style.outlineStyle !== 'none'];
 """
 

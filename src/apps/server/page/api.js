@@ -5,13 +5,6 @@ const BASE = '/ebb/v1';
 let token = '';           // in memory only
 let asking = null;        // one question at a time
 
-export class ApiError extends Error {
-  constructor(message, status, field) {
-    super(message);
-    Object.assign(this, { status, field });
-  }
-}
-
 /** Takes the token out of the address (#token=...), which is cleaned at once. */
 export function takeToken() {
   const found = /^#token=(.+)/.exec(location.hash);
@@ -32,13 +25,13 @@ async function send(path, options = {}) {
     const sent = token;
     if (sent) options.headers = { ...options.headers, Authorization: `Bearer ${sent}` };
     const reply = await fetch(path, { cache: 'no-store', ...options }).catch(error => {
-      throw new ApiError(error.name === 'AbortError' ? '' : 'ebb does not answer. Is it still running?', 0);
+      throw error.name === 'AbortError' ? error : new Error('ebb does not answer. Is it still running?');
     });
     if (reply.ok) return reply;
     if (reply.status === 401 && (sent !== token || await askForToken() !== sent)) continue;
     const { error = {} } = await reply.json().catch(() => ({}));
-    throw new ApiError(error.message || `The server answered ${reply.status} ${reply.statusText}.`,
-      reply.status, error.field);
+    throw Object.assign(new Error(error.message || `The server answered ${reply.status}.`),
+      { field: error.field });
   }
 }
 
@@ -46,7 +39,7 @@ async function send(path, options = {}) {
 const parse = text => JSON.parse(text.replace(/("seed"\s*:\s*)(\d{16,})/g, '$1"$2"'));
 const write = body => JSON.stringify(body).replace(/("seed":)"(\d+)"/g, '$1$2');
 
-/** One request of /ebb/v1, with settings or a picture; resolves to the answer. Throws ApiError. */
+/** One request of /ebb/v1, with settings or a picture; resolves to the answer. Throws Error, with the `field`. */
 export async function call(method, path, body) {
   const picture = body instanceof Blob;
   const reply = await send(BASE + path, { method, body: picture || !body ? body : write(body),
@@ -65,8 +58,6 @@ export async function setImage(img, url) {
   if (img.src.startsWith('blob:')) URL.revokeObjectURL(img.src);
   img.src = made;
 }
-
-// ---- what is known ----
 
 export const known = { jobs: new Map(), model: null, linked: null };
 const listeners = [];
@@ -99,8 +90,6 @@ function apply(type, data) {
   changed(type, data);
 }
 
-// ---- the stream ----
-
 let lastId = '';
 
 function link(up, fault) {
@@ -122,7 +111,7 @@ function takeEvents(text) {
 
 const pause = ms => new Promise(resolve => setTimeout(resolve, ms));
 
-/** Reads the stream until it ends, is silent for 40 s, or the page is hidden; true if it spoke. */
+/** Until it ends, is silent for 40 s, or the page is hidden; true if it spoke. */
 async function readStream() {
   const stop = new AbortController();
   let timer, spoke = false;
@@ -151,7 +140,7 @@ async function readStream() {
   return spoke;
 }
 
-/** Follows the server for ever: by the stream while the page is visible, else by polling. */
+/** By the stream while the page is visible; by polling where streams do not come through. */
 export async function follow() {
   for (let silent = 0; ;) {
     if (document.hidden) await new Promise(resolve =>

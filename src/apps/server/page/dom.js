@@ -42,7 +42,7 @@ export function toast(text, { error, action, act } = {}) {
 
 export const complain = error => toast(error.message, { error: true });
 
-/** Runs `work` of an event; a failure becomes a message. */
+/** `work` whose failure becomes a message. */
 export const doing = work => async event => {
   try {
     await work(event);
@@ -51,7 +51,7 @@ export const doing = work => async event => {
   }
 };
 
-/** Opens the file dialog of the input `id` + "-file" by the button `id`; `take` gets the file. */
+/** The button `id` opens the file dialog of the input ID-file. */
 export function onFile(id, take) {
   const input = $(`${id}-file`);
   on(id, 'click', () => input.click());
@@ -83,7 +83,6 @@ export function ask(text, yes, secret = false) {
   });
 }
 
-/** Calls `work` once, at the next frame, however often it is asked. */
 export function perFrame(work) {
   let waiting = false;
   return () => {

@@ -46,8 +46,6 @@ let model = {};            // of it, the chosen one
 let extras = {};           // settings without a field
 let kept = {};             // from the last visit
 
-// ---- building ----
-
 function build(field) {
   const id = `f-${field.id}`;
   const node = el(field.none ? 'select' : 'input', { id, oninput: () => edited(field),
@@ -148,7 +146,7 @@ export const readInputSettings = isMasked =>
   read(FIELDS.filter(({ input, masked }) => input || masked && isMasked));
 export const allSettings = () => ({ ...readSettings(), ...readInputSettings(true) });
 
-/** A setting in the page's fields: {field: text or boolean}; {} where it has none. */
+/** A setting as values of fields; {} where it has none. */
 function fieldsOf(name, value) {
   const text = String(value);
   if (name === 'size') {
@@ -200,8 +198,6 @@ export function writeSettings({ prompt = '', negative = '', model: name, n, ...o
   remember();
   return changed;
 }
-
-// ---- what fits the model ----
 
 const SHAPES = [['Square', 1], ['Portrait', 2 / 3], ['Landscape', 3 / 2], ['Wide', 16 / 9]];
 const rounded = side => Math.max(64, Math.round(side / 64) * 64);
@@ -276,14 +272,12 @@ function useModel() {
   refreshSettings();
 }
 
-// ---- faults ----
-
 function complainAbout(id, text) {
   input(id).ariaInvalid = text !== '';
   setText($(`f-${id}-error`), text);
 }
 
-/** Shows a complaint at its field, opened and focused; false if it has none. */
+/** False if there is no such field. */
 export function complainAtField(name, text) {
   const id = { size: 'width', hires: 'hires_scale' }[name] || name;
   if (!byId[id] || $(`f-${id}-box`).hidden) return false;
@@ -293,7 +287,6 @@ export function complainAtField(name, text) {
   return true;
 }
 
-/** False, with a complaint, if a field holds what it may not. */
 export const checkFields = () => !FIELDS.some(({ id }) => {
   const text = input(id).validationMessage;
   return text && complainAtField(id, text);
@@ -336,7 +329,7 @@ function chipOf({ name }, i) {
   }, { ariaLabel: `Remove ${name}` }));
 }
 
-/** What a change of weight is for: the part with a weight, the selection or the word at the caret. */
+/** The part with a weight, the selection, or the word at the caret. */
 function rangeOf({ value, selectionStart: from, selectionEnd: to }) {
   for (const { 0: all, 1: text, 2: weight, index } of value.matchAll(/\(([^()]*):([\d.]+)\)/g))
     if (index <= from && to <= index + all.length) return [index, index + all.length, text, +weight];

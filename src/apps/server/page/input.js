@@ -5,7 +5,7 @@ import { readInputSettings, refreshSettings } from './form.js';
 
 const LARGEST = 1536;                  // pixels of a side; larger pictures are made smaller
 const SIDES = ['left', 'right', 'top', 'bottom'];
-let start = null;                      // {id or blob, url, width, height, note}
+let start = null;
 let extend = [0, 0, 0, 0];
 let mask = null;                       // a canvas of the picture's size: opaque is made anew
 
@@ -31,15 +31,13 @@ const base64Of = blob => new Promise(resolve => {
   reader.readAsDataURL(blob);
 });
 
-// ---- the start picture ----
-
 export async function takeInputFile(file) {
   const { canvas, note } = await canvasOfFile(file, LARGEST);
   const blob = !note && /png|jpeg|webp/.test(file.type) ? file : await blobOf(canvas);
   takeInput({ blob, url: URL.createObjectURL(blob), width: canvas.width, height: canvas.height, note });
 }
 
-/** Takes the start picture: of the gallery ({id, url, width, height}), or {blob, ...}; null: none. */
+/** Takes {id or blob, url, width, height}, or null: none. */
 export function takeInput(picture) {
   if (start?.blob) URL.revokeObjectURL(start.url);
   start = picture;
@@ -105,8 +103,6 @@ export function buildInput() {
   draw();
 }
 
-// ---- the mask ----
-
 /** White where the picture is made anew, black elsewhere. */
 function exported(from) {
   const canvas = canvasOf(from.width, from.height), context = contextOf(canvas);
@@ -115,7 +111,6 @@ function exported(from) {
   return canvas;
 }
 
-/** Draws the mask in a colour that pictures seldom have; the style makes it transparent. */
 function tinted(canvas, from) {
   Object.assign(canvas, { width: from.width, height: from.height });
   const context = contextOf(canvas);
@@ -172,7 +167,6 @@ function drawEditor() {
   }
 }
 
-/** How much of the picture is painted, 0 to 1. */
 function share() {
   const { data } = contextOf(edited).getImageData(0, 0, edited.width, edited.height);
   let sum = 0;

@@ -3,12 +3,10 @@ import { $, el, button, on, onFile, show, setText, toast, complain, doing } from
 import { call, follow, known, onChange, takeToken } from './api.js';
 import * as form from './form.js';
 import { buildInput, inputOfJob, takeInputFile, takeInput } from './input.js';
-import { buildPictures, queueJob, draw, stopCurrent, imageKey } from './pictures.js';
+import { buildPictures, queueJob, draw, stopCurrent, imageKey, ACTIONS } from './pictures.js';
 
 let catalogue = null;
 let sending = Promise.resolve();      // jobs are sent in the order of their clicks
-
-// ---- making pictures ----
 
 async function send(job, input) {
   try {
@@ -27,9 +25,6 @@ function generate() {
   sending = sending.then(() => send(job, input));
 }
 
-// ---- pictures as settings and as starts ----
-
-/** The settings without pictures and what was made of one. */
 const plain = ({ init, mask, outpaint, upscale, ...others }) => others;
 
 function takeSettings(found, notes = []) {
@@ -48,14 +43,13 @@ async function takeFile(file, as) {
   toast('No settings are in the picture, so it is taken as the start picture.');
 }
 
-const again = (made, more) => queueJob({ ...plain(made), seed: -1, n: 1, ...more });
+const again = (made, more) => queueJob({ ...plain(made), seed: -1, n: 1, first_image: undefined, ...more });
 
 const pictureActions = {
-  offers: name => name !== 'upscale' || catalogue?.upscalers.length,
   settings: meta => takeSettings(meta.settings),
   again: meta => again(meta.settings),
   vary: ({ id, settings: { size, hires, ...made } }) => again(made, { init: `id:${id}`, strength: 0.55 }),
-  upscale: ({ id }) => queueJob({ kind: 'upscale', init: `id:${id}`, upscale: catalogue.upscalers[0].name }),
+  upscale: ({ id }) => queueJob({ kind: 'upscale', init: `id:${id}`, upscale: catalogue.upscalers[0]?.name || 'lanczos' }),
   input: takeInput,
 };
 
@@ -85,14 +79,11 @@ function buildDropping() {
   onFile('open', takeFile);
 }
 
-// ---- keys ----
-
 const KEYS = {
   'Ctrl Enter': 'make the picture, or add it to the queue', Esc: 'stop, or close what is open',
   '/': 'go to the prompt', 'Ctrl ↑ ↓': 'more or less weight of the words at the caret',
   '← → Home End': 'walk through the pictures', Enter: 'open the picture',
-  m: 'once more, with another seed', v: 'vary the picture', u: 'upscale it', t: 'take its settings',
-  i: 'start from it', Delete: 'delete it', '?': 'this list',
+  '?': 'this list',
 };
 
 function globalKey(event) {
@@ -114,14 +105,13 @@ function buildKeys() {
   addEventListener('keydown', globalKey);
   on('help', 'click', () => $('keys').showModal());
   on('keys-close', 'click', () => $('keys').close());
-  $('keys-list').append(...Object.entries(KEYS).flatMap(([keys, text]) => [
+  $('keys-list').append(...[...Object.entries(KEYS), ...ACTIONS.filter(([,, key]) => key).map(
+    ([, label, key, text]) => [key, `${label}: ${text}`])].flatMap(([keys, text]) => [
     el('dt', {}, ...keys.split(' ').map(key => el('kbd', {}, key))), el('dd', {}, text)]));
 }
 
-// ---- the server's state ----
-
 const EXAMPLES = ['A lighthouse in the fog, early morning, soft light',
-  'A fox asleep in autumn leaves, watercolour', 'The inside of an old observatory, oil painting'];
+  'A fox asleep in autumn leaves, watercolour', 'An old observatory, oil painting'];
 
 function drawEmpty() {
   const none = catalogue && !catalogue.models.length;

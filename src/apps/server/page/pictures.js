@@ -1,4 +1,4 @@
-// What is made and was made: the current picture, the list of jobs, the gallery and its viewer.
+// The current picture, the list of jobs, the gallery and its viewer.
 import { $, el, button, on, show, setText, announce, complain, doing, ask, perFrame } from './dom.js';
 import { call, known, onChange, adopt, forget, setImage, blobOf } from './api.js';
 
@@ -23,8 +23,6 @@ export async function queueJob(settings) {
   const before = having('queued').length;
   announce(before ? `Added to the queue: ${before} waiting` : 'Started');
 }
-
-// ---- the current picture ----
 
 const timeText = s => s < 1 ? 'less than a second left'
   : s < 90 ? `${Math.round(s)} s left` : `${Math.round(s / 60)} min left`;
@@ -107,8 +105,6 @@ function drawStage() {
 
 const currentImage = () => !$('current-actions').hidden && $('current-actions').dataset.id;
 
-// ---- the list ----
-
 const remove = job => call('DELETE', `/jobs/${job.id}`);
 const move = (job, by) => call('PATCH', `/jobs/${job.id}`, { position: having('queued').indexOf(job) + by });
 
@@ -184,7 +180,6 @@ function heard(type, data) {
   draw();
 }
 
-/** `given`: what a picture's buttons do, by name. */
 export function buildPictures(given) {
   handlers = given;
   buildGallery();
@@ -215,8 +210,6 @@ const pathOf = id => `/images/${encodeURIComponent(id)}`;
 const imageOf = id => images[indexOf(id)] || { id, url: `/ebb/v1${pathOf(id)}` };
 const thumbs = () => $('thumbs').children;
 
-// ---- thumbnails ----
-
 function thumbOf({ id, url, thumb = `${url}/thumb`, prompt }) {
   const img = el('img', { alt: '', loading: 'lazy' });
   setImage(img, thumb).catch(() => {});
@@ -246,7 +239,6 @@ function drawRest() {
 
 const list = query => call('GET', `/images?limit=${PAGE}&q=${encodeURIComponent(search)}${query}`);
 
-/** With `anew`: the newest, instead of all. */
 async function loadOlder(anew = false) {
   if (loading && !anew) return loading;
   const query = search;
@@ -281,8 +273,6 @@ async function catchUp() {
   else fresh.reverse().forEach(addImage);
 }
 
-// ---- what can be done ----
-
 async function download({ id, url }) {
   const blob = await blobOf(url), link = el('a', { href: URL.createObjectURL(blob) });
   link.download = `${id}.${blob.type.split('/')[1]}`;
@@ -307,15 +297,15 @@ async function deleteImage({ id }) {
   announce('Deleted');
 }
 
-// Name, label, key, meaning. Those with a handler get the picture's settings with it.
-const ACTIONS = [
-  ['again', 'Once more', 'm', 'The same settings, another seed'],
-  ['vary', 'Vary', 'v', 'A new picture that begins from this one'],
-  ['upscale', 'Upscale', 'u', 'The same picture, larger'],
-  ['settings', 'Take its settings', 't', 'Into the fields'],
-  ['input', 'Start from it', 'i', 'As the start picture'],
-  [download, 'Download', '', 'Save the file'],
-  [deleteImage, 'Delete', 'Delete', 'Remove the file'],
+// Name of a handler or a function, label, key, meaning.
+export const ACTIONS = [
+  ['again', 'Once more', 'm', 'the same settings, another seed'],
+  ['vary', 'Vary', 'v', 'a picture that begins from it'],
+  ['upscale', 'Upscale', 'u', 'make it larger'],
+  ['settings', 'Take its settings', 't', 'put them into the fields'],
+  ['input', 'Start from it', 'i', 'take it as the start picture'],
+  [download, 'Download', '', 'save its file'],
+  [deleteImage, 'Delete', 'Delete', 'remove its file'],
 ];
 
 async function actOn(name, image) {
@@ -324,19 +314,17 @@ async function actOn(name, image) {
   if (['settings', 'input'].includes(name)) $('viewer').close();
 }
 
-const actionsOf = image => ACTIONS.filter(([name]) => handlers.offers(name)).map(
-  ([name, label, key, title]) => button(label, doing(() => actOn(name, image)),
+const actionsOf = image => ACTIONS.map(([name, label, key, title]) =>
+  button(label, doing(() => actOn(name, image)),
     { title: key ? `${title} (${key})` : title }));
 
 /** Does what a key means for a picture, without `id` for the current one. */
 export function imageKey(event, id = currentImage()) {
-  const found = ACTIONS.find(action => action[2] === event.key && handlers.offers(action[0]));
+  const found = ACTIONS.find(action => action[2] === event.key);
   if (!found || !id || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   actOn(found[0], imageOf(id)).catch(complain);
 }
-
-// ---- the viewer ----
 
 async function openViewer(id) {
   const image = imageOf(id), at = indexOf(id);
@@ -355,7 +343,7 @@ async function openViewer(id) {
   const { settings, width, height } = await call('GET', `${pathOf(id)}/meta`);
   if (viewed !== id) return;
   const facts = Object.entries({ pixels: `${width} × ${height}`, ...settings }).filter(
-    ([name, value]) => !['prompt', 'init', 'mask'].includes(name) && value !== '');
+    ([name, value]) => !['prompt', 'init', 'mask', 'n'].includes(name) && value !== '');
   $('view-facts').replaceChildren(...facts.flatMap(([name, value]) =>
     [el('dt', {}, name.replaceAll('_', ' ')), el('dd', {}, String(value))]));
   setText($('view-prompt'), settings.prompt || '');
