@@ -5,7 +5,7 @@ const BASE = '/ebb/v1';
 let token = '';           // in memory only
 let asking = null;        // one question at a time
 
-/** Takes the token out of the address (#token=...), which is cleaned at once. */
+/** Out of the address, which is cleaned at once. */
 export function takeToken() {
   const found = /^#token=(.+)/.exec(location.hash);
   if (!found) return;
@@ -66,7 +66,7 @@ const changed = (type, data) => listeners.forEach(listener => listener(type, dat
 
 const put = job => known.jobs.set(job.id, { ...known.jobs.get(job.id), ...job });
 
-/** Takes a job that this page queued; its event may have come before. */
+/** A job that this page queued; its event may have come before. */
 export function adopt(job) {
   if (!known.jobs.has(job.id)) put(job);
   changed('queued', { job: job.id });

@@ -18,7 +18,7 @@ export function el(tag, props = {}, ...children) {
 
 export const button = (text, work, props) => el('button', { type: 'button', onclick: work, ...props }, text);
 
-/** Sets text only where it differs, so that live regions do not speak twice. */
+/** Only where it differs, so that live regions do not speak twice. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -28,7 +28,7 @@ export function announce(text) {
   requestAnimationFrame(() => setText($('said'), text));
 }
 
-/** A message in the corner. Errors stay until they are closed. */
+/** Errors stay until they are closed. */
 export function toast(text, { error, action, act } = {}) {
   const close = () => box.remove();
   const box = el('div', { className: error ? 'toast bad' : 'toast', role: error ? 'alert' : 'status' },
@@ -62,7 +62,7 @@ export function onFile(id, take) {
   }));
 }
 
-/** Asks; resolves to true or false, or with `secret` to a text, '' where none is given. */
+/** Resolves to true or false, or with `secret` to a text. */
 export function ask(text, yes, secret = false) {
   const dialog = $('ask'), value = $('ask-value');
   setText($('ask-text'), text);

@@ -115,8 +115,6 @@ function setSize(width, height) {
   edited(byId.width);
 }
 
-// ---- reading and writing ----
-
 function read(fields) {
   const out = {};
   for (const { id, max, share } of fields) {
@@ -126,7 +124,7 @@ function read(fields) {
   return out;
 }
 
-/** The body of a job, without pictures and what holds for them; what is default is left out. */
+/** A job without its pictures; what is default is left out. */
 export function readSettings() {
   const out = { ...extras, ...read(FIELDS.filter(({ part, input, masked }) => !part && !input && !masked)),
     prompt: $('prompt').value, n: Number($('count').value) || 1 };
@@ -176,7 +174,7 @@ function writeField({ id, check, none, initial = '' }, value, mark) {
   return differs;
 }
 
-/** Takes settings; fields that they do not name get their defaults. Returns the number changed. */
+/** Fields that are not named get their defaults. Returns the number changed. */
 export function writeSettings({ prompt = '', negative = '', model: name, n, ...others }, mark = false) {
   let changed = 0;
   const wanted = {};
@@ -291,8 +289,6 @@ export const checkFields = () => !FIELDS.some(({ id }) => {
   const text = input(id).validationMessage;
   return text && complainAtField(id, text);
 });
-
-// ---- the prompt ----
 
 const loras = () => [...$('prompt').value.matchAll(/<lora:([^:>]+):?([^>]*)>/g)].map(
   ([tag, name, weight]) => ({ tag, name, weight: weight || '1' }));

@@ -13,7 +13,6 @@ const canvasOf = (width, height) => el('canvas', { width, height });
 const contextOf = canvas => canvas.getContext('2d', { willReadFrequently: true });
 const blobOf = canvas => new Promise(resolve => canvas.toBlob(resolve, 'image/png'));
 
-/** A file on a canvas, of at most `largest` pixels a side, or of the size of `like`. */
 async function canvasOfFile(file, largest, like) {
   const image = await createImageBitmap(file).catch(() => {
     throw new Error(`${file.name || 'This'} is no picture that the browser can read.`);
@@ -103,7 +102,7 @@ export function buildInput() {
   draw();
 }
 
-/** White where the picture is made anew, black elsewhere. */
+/** White where painted, else black. */
 function exported(from) {
   const canvas = canvasOf(from.width, from.height), context = contextOf(canvas);
   context.fillRect(0, 0, canvas.width, canvas.height);
@@ -145,7 +144,7 @@ const drawn = (by, erase) => context => {
 const line = ({ points, size, erase }) => drawn(context => {
   Object.assign(context, { lineWidth: size, lineCap: 'round', lineJoin: 'round' });
   context.beginPath();
-  context.moveTo(points[0][0] + 0.01, points[0][1]);  // a line of no length is not drawn
+  context.moveTo(points[0][0] + 0.01, points[0][1]);  // no length is not drawn
   for (const point of points) context.lineTo(...point);
   context.stroke();
 }, erase);

@@ -2,8 +2,6 @@
 import { $, el, button, on, show, setText, announce, complain, doing, ask, perFrame } from './dom.js';
 import { call, known, onChange, adopt, forget, setImage, blobOf } from './api.js';
 
-// ---- jobs ----
-
 let lastJob = null;       // its last picture is shown where none is made
 
 const having = status => [...known.jobs.values()].filter(job => job.status === status);
@@ -24,8 +22,7 @@ export async function queueJob(settings) {
   announce(before ? `Added to the queue: ${before} waiting` : 'Started');
 }
 
-const timeText = s => s < 1 ? 'less than a second left'
-  : s < 90 ? `${Math.round(s)} s left` : `${Math.round(s / 60)} min left`;
+const timeText = s => s < 90 ? `${Math.ceil(s)} s left` : `${Math.round(s / 60)} min left`;
 
 function progressText({ progress: p }) {
   if (!p?.steps) return known.model?.state === 'loading' ? 'Loading the model…' : 'Preparing…';
@@ -60,11 +57,7 @@ async function drawPreview(job) {
   try {
     await setImage(next, url);
     await next.decode();
-    if (running()?.id === job.id) {
-      img.dataset.url = url;
-      img.src = next.src;
-      img.hidden = false;
-    }
+    if (running()?.id === job.id) Object.assign(img, { src: next.src, hidden: false }).dataset.url = url;
   } catch {
   } finally {
     fetching = false;
@@ -195,14 +188,12 @@ export function buildPictures(given) {
   }));
 }
 
-// ---- pictures ----
-
 const PAGE = 60;
 let images = [];          // the newest first
 let more = true, loading = null, search = '';
-let focused = 0;          // of the thumbnails, the one that Tab reaches
-let viewed = null;        // the id in the viewer
-let handlers = {};        // what main.js does with a picture: {settings, again, vary, ...}
+let focused = 0;          // the one that Tab reaches
+let viewed = null;        // in the viewer
+let handlers = {};        // of ACTIONS, by name
 
 const latestImage = () => search ? null : images[0];
 const indexOf = id => images.findIndex(image => image.id === id);
