@@ -259,9 +259,11 @@ function addImage(image) {
 }
 
 async function catchUp() {
-  const found = (await list('')).images, fresh = found.filter(image => indexOf(image.id) < 0);
-  if (fresh.length === found.length) await loadOlder(true);
-  else fresh.reverse().forEach(addImage);
+  const found = await list(''), fresh = found.images.filter(image => indexOf(image.id) < 0);
+  if (images.length && fresh.length === found.images.length) return loadOlder(true);
+  if (!images.length) more = found.more;
+  fresh.reverse().forEach(addImage);
+  drawRest();
 }
 
 async function download({ id, url }) {
