@@ -31,8 +31,8 @@ FAINT = """
   };
   while (walker.nextNode()) {
     const node = walker.currentNode.parentElement, text = walker.currentNode.data.trim();
-    if (!text || !node.checkVisibility({visibilityProperty: true}) || node.closest('#said')) continue;
-    if (node.closest(':disabled, script, style')) continue;
+    if (!text || !node.checkVisibility({visibilityProperty: true})) continue;
+    if (node.closest(':disabled, script, style, #said')) continue;
     check(node, text, getComputedStyle(node));
   }
   for (const node of document.querySelectorAll('[placeholder]'))

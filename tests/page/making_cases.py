@@ -9,7 +9,8 @@ def test_first_picture_in_three_interactions(page):
     page.wait("return document.querySelector('#progress').getAttribute('aria-valuenow') > 0"
               " && document.querySelector('#running').getClientRects().length",
               what="progress", seconds=5)
-    page.wait("return /Step \\d+ of \\d+/.test(document.querySelector('#progress-text').textContent)")
+    page.wait("return /Step \\d+ of \\d+/.test("
+              "document.querySelector('#progress-text').textContent)")
     page.wait("return document.querySelector('#current-image').naturalWidth > 0"
               " && document.querySelector('#running').getClientRects().length",
               what="a preview")

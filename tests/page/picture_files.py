@@ -5,7 +5,8 @@ import struct
 import zlib
 
 A1111 = ("a red fox in the snow, (sharp:1.2)\nNegative prompt: rain, fog\n"
-         "Steps: 27, Sampler: Euler a, CFG scale: 5.5, Seed: 123456, Size: 640x384, Version: v1.10.1")
+         "Steps: 27, Sampler: Euler a, CFG scale: 5.5, Seed: 123456, Size: 640x384, "
+         "Version: v1.10.1")
 
 
 def chunk(kind, data):
