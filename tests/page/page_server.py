@@ -12,11 +12,14 @@ from webdriver import free_port
 class PageServer:
     """A server with a folder of its own; it can be killed and started again at the same port."""
 
-    def __init__(self, program, *flags, step_ms=40):
-        self.folder = tempfile.TemporaryDirectory(prefix="ebb_page_")
+    def __init__(self, program, *flags, step_ms=40, files=None):
+        self.folder = tempfile.TemporaryDirectory(prefix="ebb_page_",
+                                                  ignore_cleanup_errors=True)
         root = Path(self.folder.name)
         for name in ["models", "out"]:
             (root / name).mkdir()
+        for name, data in (files or {}).items():
+            (root / "models" / name).write_bytes(data)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self.command = [program, "serve", "--engine", "fake", "--step-ms", str(step_ms),

@@ -138,7 +138,7 @@ def run_case(name, case, args):
     browser = Browser()
     try:
         with PageServer(args.program, *flags.get("flags", []),
-                        step_ms=flags.get("step_ms", 40)) as server:
+                        step_ms=flags.get("step_ms", 40), files=flags.get("files")) as server:
             try:
                 case(Page(browser, server, args.screens))
                 return list(complaints(browser, server.url, expected))

@@ -1,5 +1,8 @@
 """Settings: from pictures and texts, marks, undo, LoRAs, weights by keys."""
 
+import json
+import struct
+
 from picture_files import A1111, jpeg_with, png, webp_with
 
 EXPECTED = {"#prompt": "a red fox in the snow, (sharp:1.2)", "#negative": "rain, fog",
@@ -140,3 +143,37 @@ def test_only_what_was_said_is_sent(page):
     body = page.posted()[1]["body"]
     assert body["hires"] == "2:latent:9:0.7", body
     assert body["clip_skip"] == 2 and "x" in body["size"], body
+
+
+def lora_file():
+    """A LoRA of one layer, all zeros."""
+    layer = "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q"
+    header = {f"{layer}.lora_down.weight": {"dtype": "F32", "shape": [1, 320],
+                                            "data_offsets": [0, 1280]},
+              f"{layer}.lora_up.weight": {"dtype": "F32", "shape": [320, 1],
+                                          "data_offsets": [1280, 2560]}}
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(2560)
+
+
+def test_lora_from_the_list(page):
+    page.open()
+    page.ready()
+    page.wait("return document.querySelector('#pick').getClientRects().length", what="a LoRA")
+    page.set("#prompt", "a cat")
+    page.click("#pick")
+    page.set("#picker-search", "zzz")
+    assert "Nothing" in page.text("#picker-empty")
+    page.set("#picker-search", "small")
+    page.click("#picker-list button")
+    assert page.value("#prompt") == "a cat, <lora:small-thing:1>", page.value("#prompt")
+    assert page.run("return document.activeElement.textContent") == "Remove"
+    page.press("Escape")
+    assert page.text("#prompt-note") == "", page.text("#prompt-note")
+    assert page.value("#adapters input") == "1"
+    page.click("#pick")
+    page.click("#picker-list button")
+    assert page.value("#prompt") == "a cat", page.value("#prompt")
+
+
+test_lora_from_the_list.server = {"files": {"small-thing.safetensors": lora_file()}}
