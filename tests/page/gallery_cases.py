@@ -9,13 +9,16 @@ def fill(page, number):
       const post = n => fetch('/ebb/v1/jobs', {method: 'POST', body: JSON.stringify({
         prompt: `number ${n} of the ${n % 2 ? 'foxes' : 'boats'}`, steps: 1, size: '64x64', n: 50}),
         headers: {'Content-Type': 'application/json'}});
-      return (async () => {
-        for (let i = 0; i < arguments[0] / 50;) {
+      window.filled = false;
+      (async (number) => {
+        for (let i = 0; i < number / 50;) {
           if ((await post(i)).ok) i++;
           else await new Promise(done => setTimeout(done, 200));  // the queue is full
         }
-      })();
+        window.filled = true;
+      })(arguments[0]);
     """, number)
+    page.wait("return window.filled", seconds=120, what="the queue to take all")
     page.wait("return fetch('/ebb/v1/state').then(r => r.json()).then(s =>"
               " !s.jobs.some(j => ['queued', 'generating'].includes(j.status)))",
               seconds=120, what="all pictures")
