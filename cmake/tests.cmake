@@ -141,4 +141,6 @@ if(Python3_FOUND AND NOT EBB_SANITIZE)
   ebb_check(sampler_pages --ebb $<TARGET_FILE:ebb>)
   ebb_check(headers --compiler ${CMAKE_CXX_COMPILER} --include ${CMAKE_BINARY_DIR}/generated
             --include ${CMAKE_SOURCE_DIR}/include)
+  set(page_budget ${CMAKE_SOURCE_DIR}/tests/page/budget_test.py)
+  add_test(NAME check.page_budget COMMAND ${Python3_EXECUTABLE} -B ${page_budget})
 endif()

@@ -6,11 +6,13 @@
 #include <functional>
 
 #include "adapters/adapter_file.h"
+#include "apps/cli/generate_flags.h"
 #include "apps/server/fault.h"
 #include "base/names.h"
 #include "io/tensor_file.h"
 #include "models/model.h"
 #include "pipeline/checkpoint_summary.h"
+#include "pipeline/component.h"
 #include "pipeline/file_hash.h"
 #include "pipeline/file_purpose.h"
 #include "pipeline/upscaler.h"
@@ -51,6 +53,18 @@ FileKind kind_of(const std::vector<Component>& components) {
   return FileKind::model;
 }
 
+ModelDefaults defaults_of(const Component& denoiser) {
+  const GenerateOptions usual = cli::GenerateFlags().generate;
+  ModelDefaults out{.steps = usual.steps, .guidance = usual.guidance};
+  const auto latents = denoiser.model->latents(denoiser.config);
+  const int64_t side = denoiser.config.common().image_size * (latents ? latents->factor : 1);
+  if (side > 0) out.size = str(side, 'x', side);
+  // guidance is a condition of the network: nothing is evaluated with the negative prompt
+  if (is_told_guidance({.model = denoiser.model, .config = denoiser.config}))
+    out.unused.emplace_back("negative");
+  return out;
+}
+
 void read_header(CatalogueFile& f) {
   const io::TensorFile file = io::TensorFile::open(f.path);
   if (adapters::is_adapter(file)) {
@@ -61,9 +75,12 @@ void read_header(CatalogueFile& f) {
     f.kind = FileKind::embedding;
     return;
   }
-  const auto components = recognise_components(train::shapes_of(file));
+  auto components = recognise_components(train::shapes_of(file));
   require(!components.empty(), "catalogue: the file ", purpose_of(file, f.path));
+  for (Component& c : components) examine(c, file);
   f.kind = kind_of(components);
+  for (const Component& c : components)
+    if (c.model->kind == ModelKind::denoiser && f.defaults.size.empty()) f.defaults = defaults_of(c);
   for (const Component& c : components)
     if (c.model->kind == ModelKind::upscaler) f.scale = static_cast<double>(scale_of_upscaler(c));
   for (const auto& [name, text] : summary_of(file, components, f.path))

@@ -17,6 +17,14 @@ namespace ebb::server {
 enum class FileKind : uint8_t { model, vae, text_encoder, lora, embedding, upscaler, control };
 std::string_view name_of(FileKind kind);  // "model"
 
+// What `ebb generate` takes where nothing says another; of denoisers.
+struct ModelDefaults {
+  std::string size;  // pixels: "512x512"; "" where it is not known
+  int64_t steps = 0;
+  double guidance = 0;
+  std::vector<std::string> unused;  // settings without effect on its pictures
+};
+
 struct CatalogueFile {
   FileKind kind = FileKind::model;
   std::string path;    // where it lies
@@ -26,6 +34,7 @@ struct CatalogueFile {
   std::string family;  // "Stable Diffusion XL"; "" where it is not known
   std::string fault;   // why it cannot be used; "" where it can
   double scale = 0;    // of an upscaler
+  ModelDefaults defaults;
   int64_t bytes = 0, modified = 0;
 
   std::string hash() const { return sha256.substr(0, 10); }

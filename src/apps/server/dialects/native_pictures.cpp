@@ -112,6 +112,11 @@ Json files_json(const Catalogue& all, FileKind kind) {
                 {"hash", f.sha256.empty() ? Json() : Json(f.hash())},
                 {"family", f.family}};
     if (f.scale > 0) one["scale"] = f.scale;
+    if (kind == FileKind::model) {
+      const ModelDefaults& d = f.defaults;
+      one["defaults"] = {{"size", d.size}, {"steps", d.steps}, {"guidance", d.guidance}};
+      one["unused"] = d.unused;
+    }
     out.push_back(std::move(one));
   }
   return out;
