@@ -2,6 +2,7 @@
 middle of a body, or read an event stream and come back."""
 
 import collections
+import json
 import os
 import random
 import socket
@@ -63,7 +64,8 @@ class Load:
         status, data = client.ask("POST", "/ebb/v1/jobs", job(500, prompt="cancelled"))
         self.count(status)
         time.sleep(0.3)
-        client.json("DELETE", "/ebb/v1/jobs")
+        if status == 202:
+            client.json("DELETE", f"/ebb/v1/jobs/{json.loads(data)['id']}")
 
     def removes(self):
         """Keeps the gallery small, as the disk is."""
@@ -166,7 +168,7 @@ def after(server, load, threads, idle, warm, most, pings):
     client.json("DELETE", "/ebb/v1/jobs")
     for thread in threads:
         thread.join(40)
-    time.sleep(15)  # what hangs is ended
+    time.sleep(15)
     print(f"  {dict(load.counts)}")
     for fault in sorted(set(load.faults))[:10]:
         print(f"  {fault}")

@@ -177,3 +177,24 @@ def test_lora_from_the_list(page):
 
 
 test_lora_from_the_list.server = {"files": {"small-thing.safetensors": lora_file()}}
+
+
+def test_defaults_of_a_small_model(page):
+    """The catalogue's `defaults` and `unused`; sizes of a model of 128 pixels differ by shape."""
+    page.open()
+    page.ready()
+    page.run("""
+      const model = {name: 'small', title: 'small', hash: null, family: '', unused: ['negative'],
+                     defaults: {size: '128x128', steps: 9, guidance: 3}};
+      const none = {loras: [], embeddings: [], vaes: [], hires_upscalers: [], samplers: [],
+                    schedules: [], settings: [], text_encoders: [], upscalers: [], faults: []};
+      return import('/form.js').then(form => {
+        form.useCatalogue({...none, models: [model]}, 'small');
+        form.refreshSettings();
+      });
+    """)
+    titles = page.run("return [...document.querySelectorAll('#presets button')].map(b => b.title)")
+    assert len(set(titles)) == 4 and titles[0] == "128 × 128", titles
+    assert page.run("return document.getElementById('f-width').placeholder") == "128"
+    assert page.run("return document.getElementById('f-steps').placeholder") == "9"
+    assert not page.shown("#negative-field")

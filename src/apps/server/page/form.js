@@ -198,13 +198,15 @@ export function writeSettings({ prompt = '', negative = '', model: name, n, ...o
 }
 
 const SHAPES = [['Square', 1], ['Portrait', 2 / 3], ['Landscape', 3 / 2], ['Wide', 16 / 9]];
-const rounded = side => Math.max(64, Math.round(side / 64) * 64);
+// Small models have sizes between multiples of 64.
+const rounded = (side, unit) => Math.max(64, Math.round(side / unit) * unit);
 
 function drawPresets() {
   const [width, height] = sizeOf();
   const [w, h = w] = (model.defaults?.size || (/XL/.test(model.family) ? '1024' : '512')).split('x');
+  const unit = w * h < 256 * 256 ? 16 : 64;
   SHAPES.forEach(([label, ratio], i) => {
-    const size = [rounded(Math.sqrt(w * h * ratio)), rounded(Math.sqrt(w * h / ratio))];
+    const size = [ratio, 1 / ratio].map(share => rounded(Math.sqrt(w * h * share), unit));
     const node = $('presets').children[i] || $('presets').appendChild(button(label));
     node.prepend(node.querySelector('i') || el('i', { className: `shape s${i}` }));
     node.onclick = () => setSize(...size);
