@@ -65,6 +65,7 @@ TEST(server_disk, picture_that_is_missing__is_the_first_one_behind_a_restart) {
     q.encoded(*job, image_of(1));  // before the picture 0
   }
   server::Queue q({}, folder / "jobs");
+  ASSERT_EQ(q.waiting().size(), 1u);
   EXPECT_EQ(q.next()->done_before, 0);
 }
 
