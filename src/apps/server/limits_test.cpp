@@ -125,7 +125,8 @@ TEST(server_settings, path_behind_a_name__422) {
   const auto status = [&](const json& lora) {
     return s.post("/ebb/v1/jobs", small({{"lora", lora}})).status;
   };
-  for (const char* good : {"known", "known:0.8", "known:0.8:0.5", "known:1:lbw=1,0,0"})
+  for (const char* good :
+       {"known", "known:0.8", "known:0.8:0.5", "known:1:lbw=1,0,0,1,0,0,1,0,0,1,0,0"})
     EXPECT_EQ(status(json::array({good})), 202) << good;
   for (const char* bad : {"known:0.8;/etc/passwd:1", "known:x", "known:1:2:3",
                           "known:", "known:1:lbw=1;/etc/passwd", "known:1;/etc/passwd:1:1"}) {
