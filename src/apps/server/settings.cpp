@@ -348,10 +348,11 @@ JobSpec SettingsBuilder::finish() {
 }
 
 void check_pixels(const std::string& field, double height, double width) {
-  constexpr double most = 67e6;
-  if (height * width > most)
-    fail_field(field, "makes ", number_text(width), "x", number_text(height), " pixels (",
-               number_text(height * width), "), more than ", number_text(most));
+  constexpr int64_t most = 67'000'000;
+  const auto whole = [](double v) { return static_cast<int64_t>(std::clamp(v, 0.0, 1e18)); };
+  if (whole(height * width) > most)
+    fail_field(field, "makes ", whole(width), "x", whole(height), " pixels (",
+               whole(height * width), "), more than ", most);
 }
 
 void check_sampler(const std::string& name) {
