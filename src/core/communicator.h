@@ -43,6 +43,9 @@ class Communicator {
   // What has gone wrong with the link while collectives run, in its library's words; "": nothing.
   // Any thread may ask: the one that waits for a collective may wait for ever.
   virtual std::string fault() const { return ""; }
+  // Whether collectives hold thread blocks on the device until other ranks' run. Kernels whose
+  // thread blocks wait for each other may then not start beside them.
+  virtual bool occupies_device() const { return true; }
   // out = the sum of all ranks' in. May be in place. f32, bf16, f16.
   virtual void all_reduce(std::span<const Operand> operands) = 0;
   // in: ranks x count elements; out = row `rank` of the sum. f32, bf16, f16.

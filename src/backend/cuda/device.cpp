@@ -1,6 +1,7 @@
 #include "backend/cuda/device.h"
 
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <sstream>
@@ -11,6 +12,7 @@
 #include "backend/cuda/error.h"
 #include "backend/cuda/generated/cluster_occupancy.h"
 #include "backend/cuda/nccl/communicator.h"
+#include "backend/cuda/peers/link.h"
 #include "backend/cuda/ptx/compiler.h"
 #include "backend/cuda/staging.h"
 #include "backend/cuda/thread_state.h"
@@ -109,6 +111,22 @@ std::string bus_id_of(int index) {
   return text.data();
 }
 
+// Copies where GPUs reach each other's memory: NCCL's kernels take multiprocessors from those of a
+// step. EBB_COLLECTIVES, "copies" or "nccl", decides.
+std::unique_ptr<Communicator> communicator_of(RankGroup& group, int index,
+                                              const std::function<cudaStream_t()>& stream) {
+  const char* const set = std::getenv("EBB_COLLECTIVES");
+  const std::string_view asked = set ? set : "";
+  require(asked.empty() || asked == "copies" || asked == "nccl",
+          "ranks: EBB_COLLECTIVES must be \"copies\" or \"nccl\", not \"", asked, "\"");
+  const std::string obstacle =
+      asked == "nccl" ? "it is not asked for" : peers::obstacle(group, index, bus_id_of(index));
+  require(asked != "copies" || obstacle.empty(),
+          "ranks: GPUs cannot exchange by copies, as EBB_COLLECTIVES asks (", obstacle, ")");
+  if (obstacle.empty()) return peers::communicator(peers::link(group, stream));
+  return nccl::communicator(nccl::library(), group, stream);
+}
+
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 }  // namespace
@@ -144,11 +162,14 @@ CudaDevice::CudaDevice(int index)
   require(has_compiled_code(), "cuda: this build has no code for compute capability ",
           properties.major, ".", properties.minor, " (", chip_.name, "), only for ",
           compiled_targets());
-  const auto make = [](cudaStream_t& s) {
-    check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
+  const auto make = [](cudaStream_t& s, int priority) {
+    check(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, priority), "making a stream");
   };
-  make(stream_);
-  for (cudaStream_t& s : side_streams_) make(s);
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+  make(stream_, least);
+  make(side_stream(SideStream::compute), least);
+  make(side_stream(SideStream::collectives), greatest);  // others wait for what it computes
   void* fault = nullptr;
   check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "allocating host memory");
   fault_ = new (fault) Fault{};
@@ -297,7 +318,7 @@ std::unique_ptr<Event> CudaDevice::record_event() {
 std::unique_ptr<Event> CudaDevice::on_side_stream(SideStream which,
                                                   const std::function<void()>& work) {
   const auto here = record_event();
-  const OnStream side(*this, side_streams_[static_cast<size_t>(which)]);
+  const OnStream side(*this, side_stream(which));
   wait(*here);
   work();
   return record_event();
@@ -335,7 +356,7 @@ void CudaDevice::join(RankGroup& group) {
   check(cudaSetDevice(index_), "choosing the device");
   const RelaxedCapture relaxed;
   nccl::check_own_gpu(group, uuid_of(index_), str("GPU ", bus_id_of(index_), " of ", chip_.name));
-  communicator_ = nccl::communicator(nccl::library(), group, [this] { return stream(); });
+  communicator_ = communicator_of(group, index_, [this] { return stream(); });
   const auto few = allocate(2 * group.ranks() * size_of(DType::f32));
   auto* const in = static_cast<float*>(few->data());
   const std::array one = {Communicator::Operand{.in = in, .out = in + group.ranks(), .count = 1}};

@@ -80,6 +80,7 @@ class CudaDevice final : public Device {
   int index_ = -1;  // among the devices here; -1: it is only described
   cudaStream_t stream_ = nullptr;
   std::array<cudaStream_t, side_streams> side_streams_ = {};
+  cudaStream_t& side_stream(SideStream s) { return side_streams_[static_cast<size_t>(s)]; }
   bool waited_ = false;
   Fault* fault_ = nullptr;
   Staging& staging();  // made when it is first asked for, by whichever thread

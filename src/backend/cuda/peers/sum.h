@@ -1,0 +1,22 @@
+// The sums of an exchange between devices.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <span>
+
+#include "backend/cuda/peers/exchange.h"
+
+namespace ebb::cuda::peers {
+
+// The terms of the other ranks are in this rank's staging memory: `ranks` slots of `slot_bytes`.
+struct Slots {
+  std::byte* first = nullptr;
+  int64_t bytes = 0;
+  int rank = 0, ranks = 0;
+};
+
+// f32, bf16, f16. Throws Error.
+void enqueue_sums(std::span<const Link::Sum> sums, const Slots& slots, cudaStream_t stream);
+
+}  // namespace ebb::cuda::peers
