@@ -20,33 +20,43 @@ struct Parts {
 // Elements `begin` to `begin + count` of every rank's part of an operand, `offset` bytes into
 // slots.
 struct Piece {
-  const Parts* of;
+  Parts of;
   int64_t begin, count, offset;
   // Of the part of rank r: its first element in the operand, and how many there are.
-  int64_t first(int64_t r) const { return r * of->part + begin; }
+  int64_t first(int64_t r) const { return r * of.part + begin; }
   int64_t length(int64_t r) const {
-    return std::clamp<int64_t>(std::min((r + 1) * of->part, of->total) - first(r), 0, count);
+    return std::clamp<int64_t>(std::min((r + 1) * of.part, of.total) - first(r), 0, count);
   }
-  int64_t bytes(int64_t r) const { return length(r) * of->size(); }
-  int64_t at(int64_t r) const { return first(r) * of->size(); }
+  int64_t bytes(int64_t r) const { return length(r) * of.size(); }
+  int64_t at(int64_t r) const { return first(r) * of.size(); }
 };
 
 int64_t up(int64_t v, int64_t multiple) { return (v + multiple - 1) / multiple * multiple; }
 
-// What is exchanged at once: pieces that fit into a slot together.
-std::vector<std::vector<Piece>> rounds_of(std::span<const Parts> operands, int64_t slot_bytes) {
-  std::vector<std::vector<Piece>> rounds;
-  int64_t used = slot_bytes;
+// What is exchanged at once: pieces that fit into a slot together. The first `small` of them take
+// `small_bytes` of it, and are copied as one: a copy of its own takes a copy engine as long as it
+// takes thread blocks to move 4 MB.
+struct Round {
+  std::vector<Piece> pieces;
+  size_t small = 0;
+  int64_t small_bytes = 0, used = 0;
+};
+
+std::vector<Round> rounds_of(std::vector<Parts> operands, int64_t slot_bytes) {
+  const auto is_small = [&](const Parts& p) { return 4 * p.part * p.size() < slot_bytes; };
+  std::ranges::stable_partition(operands, is_small);
+  std::vector<Round> rounds;
   for (const Parts& p : operands)
     for (int64_t begin = 0; begin < p.part;) {
-      if (used >= slot_bytes) {
-        rounds.emplace_back();
-        used = 0;
-      }
-      const int64_t count = std::min(p.part - begin, (slot_bytes - used) / p.size());
-      rounds.back().push_back({&p, begin, count, used});
+      if (rounds.empty() || rounds.back().used >= slot_bytes) rounds.emplace_back();
+      Round& r = rounds.back();
+      const int64_t count = std::min(p.part - begin, (slot_bytes - r.used) / p.size());
+      r.pieces.push_back({p, begin, count, r.used});
       begin += count;
-      used += up(count * p.size(), alignment);
+      r.used += up(count * p.size(), alignment);
+      if (!is_small(p)) continue;
+      r.small = r.pieces.size();
+      r.small_bytes = r.used;
     }
   return rounds;
 }
@@ -65,42 +75,40 @@ class Exchange final : public Communicator {
     const auto shared = [&](const Operand& o) {
       return up((o.count + ranks_ - 1) / ranks_, alignment / size_of(o.dtype));
     };
-    each_round(operands, shared, 1, [&](std::span<const Piece> pieces) {
-      push(pieces);
+    each_round(operands, shared, 1, [&](const Round& round) {
+      push(round);
       link_->barrier();
-      sum(pieces, true);
+      sum(round, true);
       link_->barrier();
-      for (int64_t r = 0; r < ranks_; ++r)
-        if (r != rank_) pull(pieces, r);
+      pull(round, others());
     });
   }
 
   void reduce_scatter(std::span<const Operand> operands) override {
-    each_round(operands, count_of, ranks_, [&](std::span<const Piece> pieces) {
-      push(pieces);
+    each_round(operands, count_of, ranks_, [&](const Round& round) {
+      push(round);
       link_->barrier();
-      sum(pieces, false);
+      sum(round, false);
       link_->barrier();
     });
   }
 
   void all_gather(std::span<const Operand> operands) override {
-    each_round(operands, count_of, ranks_, [&](std::span<const Piece> pieces) {
+    each_round(operands, count_of, ranks_, [&](const Round& round) {
       link_->barrier();
-      offer(pieces, rank_);
+      offer(round, rank_);
       link_->barrier();
-      for (int64_t r = 0; r < ranks_; ++r)
-        if (r != rank_) pull(pieces, r);
+      pull(round, others());
     });
   }
 
   // An operand is the part of rank 0.
   void broadcast(std::span<const Operand> operands) override {
-    each_round(operands, count_of, 1, [&](std::span<const Piece> pieces) {
+    each_round(operands, count_of, 1, [&](const Round& round) {
       link_->barrier();
-      if (rank_ == 0) offer(pieces, 0);
+      if (rank_ == 0) offer(round, 0);
       link_->barrier();
-      if (rank_ != 0) pull(pieces, 0);
+      if (rank_ != 0) pull(round, {0});
     });
   }
 
@@ -114,45 +122,80 @@ class Exchange final : public Communicator {
     for (const Operand& o : operands)
       all.push_back({static_cast<const std::byte*>(o.in), static_cast<std::byte*>(o.out), part(o),
                      o.count * whole, o.dtype});
-    for (const auto& pieces : rounds_of(all, link_->slot_bytes())) exchange(pieces);
+    for (const Round& round : rounds_of(all, link_->slot_bytes())) exchange(round);
+  }
+
+  // From the next one on: all of them begin with another.
+  std::vector<int64_t> others() const {
+    std::vector<int64_t> out;
+    for (int64_t d = 1; d < ranks_; ++d) out.push_back((rank_ + d) % ranks_);
+    return out;
   }
 
   void copy(void* to, const void* from, int64_t bytes) {
-    if (bytes > 0 && to != from) link_->copy(to, from, bytes);
+    if (bytes > 0) link_->copy({to, from, bytes});
   }
-
-  // What this rank has alone, as part `part` of the result, for the others to pull.
-  void offer(std::span<const Piece> pieces, int64_t part) {
-    for (const Piece& p : pieces) {
-      const std::byte* const own = p.of->in + p.begin * p.of->size();
-      copy(link_->slot(rank_, rank_) + p.offset, own, p.bytes(part));
-      copy(p.of->out + p.at(part), own, p.bytes(part));
-    }
+  static void add(std::vector<Link::Move>& moves, void* to, const void* from, int64_t bytes) {
+    if (bytes > 0 && to != from) moves.push_back({to, from, bytes});
   }
 
   // To every other rank its part, from whose slot it adds it up.
-  void push(std::span<const Piece> pieces) {
-    for (int64_t d = 1; d < ranks_; ++d) {
-      const int64_t to = (rank_ + d) % ranks_;  // not all to one at once
-      for (const Piece& p : pieces)
-        copy(link_->slot(to, rank_) + p.offset, p.of->in + p.at(to), p.bytes(to));
+  void push(const Round& round) {
+    std::vector<Link::Move> moves;
+    for (const int64_t to : others())
+      for (size_t i = 0; i < round.small; ++i) {
+        const Piece& p = round.pieces[i];
+        add(moves, link_->desk(to) + p.offset, p.of.in + p.at(to), p.bytes(to));
+      }
+    link_->move(moves);
+    for (const int64_t to : others()) {
+      std::byte* const slot = link_->slot(to, rank_);
+      copy(slot, link_->desk(to), round.small_bytes);
+      for (size_t i = round.small; i < round.pieces.size(); ++i) {
+        const Piece& p = round.pieces[i];
+        copy(slot + p.offset, p.of.in + p.at(to), p.bytes(to));
+      }
     }
   }
 
   // This rank's part. What is reduced and scattered has no other in its result.
-  void sum(std::span<const Piece> pieces, bool kept) {
+  void sum(const Round& round, bool kept) {
     std::vector<Link::Sum> sums;
-    for (const Piece& p : pieces) {
+    for (const Piece& p : round.pieces) {
       if (p.length(rank_) == 0) continue;
-      std::byte* const out = p.of->out + (kept ? p.at(rank_) : p.begin * p.of->size());
-      sums.push_back({p.of->dtype, p.of->in + p.at(rank_), p.offset, out, p.length(rank_), kept});
+      std::byte* const out = p.of.out + (kept ? p.at(rank_) : p.begin * p.of.size());
+      sums.push_back({p.of.dtype, p.of.in + p.at(rank_), p.offset, out, p.length(rank_), kept});
     }
     link_->sum(sums);
   }
 
-  void pull(std::span<const Piece> pieces, int64_t from) {
-    for (const Piece& p : pieces)
-      copy(p.of->out + p.at(from), link_->slot(from, from) + p.offset, p.bytes(from));
+  // What this rank has alone, as part `part` of the result, for the others to pull.
+  void offer(const Round& round, int64_t part) {
+    std::vector<Link::Move> moves;
+    for (const Piece& p : round.pieces) {
+      const std::byte* const own = p.of.in + p.begin * p.of.size();
+      add(moves, link_->slot(rank_, rank_) + p.offset, own, p.bytes(part));
+      add(moves, p.of.out + p.at(part), own, p.bytes(part));
+    }
+    link_->move(moves);
+  }
+
+  // The parts of ranks `from`, out of their own slots.
+  void pull(const Round& round, const std::vector<int64_t>& from) {
+    std::vector<Link::Move> moves;
+    for (const int64_t r : from) {
+      const std::byte* const slot = link_->slot(r, r);
+      copy(link_->desk(r), slot, round.small_bytes);
+      for (size_t i = 0; i < round.pieces.size(); ++i) {
+        const Piece& p = round.pieces[i];
+        std::byte* const out = p.of.out + p.at(r);
+        if (i < round.small)
+          add(moves, out, link_->desk(r) + p.offset, p.bytes(r));
+        else
+          copy(out, slot + p.offset, p.bytes(r));
+      }
+    }
+    link_->move(moves);
   }
 
   std::unique_ptr<Link> link_;

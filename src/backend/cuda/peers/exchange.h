@@ -12,10 +12,16 @@
 
 namespace ebb::cuda::peers {
 
-// What an exchange needs of the devices. Each rank has staging memory that all of them reach:
-// a slot for every rank. All but barrier() enqueue work of this rank's; all of them return at once.
+// What an exchange needs of the devices. Each rank has staging memory that all of them reach, a
+// slot for every rank, and a desk for every rank that it alone reaches, as large as a slot. What
+// these functions enqueue runs in order.
 class Link {
  public:
+  struct Move {
+    void* to = nullptr;
+    const void* from = nullptr;
+    int64_t bytes = 0;
+  };
   // out = the terms of all ranks, added in their order: `own`, and what lies `offset` bytes into
   // the slots that the others filled.
   struct Sum {
@@ -33,7 +39,11 @@ class Link {
   virtual int64_t slot_bytes() const = 0;  // a multiple of `alignment`
   // Where this rank addresses the slot of `writer` in the staging memory of `owner`.
   virtual std::byte* slot(int64_t owner, int64_t writer) const = 0;
-  virtual void copy(void* to, const void* from, int64_t bytes) = 0;
+  virtual std::byte* desk(int64_t rank) const = 0;
+  // By a copy engine; either side may be another rank's.
+  virtual void copy(const Move& move) = 0;
+  // By thread blocks, all at once; both sides are this rank's.
+  virtual void move(std::span<const Move> moves) = 0;
   virtual void sum(std::span<const Sum> sums) = 0;
   // What all ranks enqueued before it ends before what any of them enqueues behind it. Called in
   // pairs: flags of two kinds take turns, in a graph that is run again, too.

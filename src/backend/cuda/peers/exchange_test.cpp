@@ -32,8 +32,10 @@ class HostLink final : public Link {
   std::byte* slot(int64_t owner, int64_t writer) const override {
     return host_.staging.data() + (owner * host_.ranks + writer) * Host::slot;
   }
-  void copy(void* to, const void* from, int64_t bytes) override {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
+  std::byte* desk(int64_t rank) const override { return desks_.data() + rank * Host::slot; }
+  void copy(const Move& m) override { std::memcpy(m.to, m.from, static_cast<size_t>(m.bytes)); }
+  void move(std::span<const Move> moves) override {
+    for (const Move& m : moves) copy(m);
   }
   void sum(std::span<const Sum> sums) override {
     for (const Sum& s : sums)
@@ -51,6 +53,8 @@ class HostLink final : public Link {
  private:
   Host& host_;
   int64_t rank_;
+  mutable std::vector<std::byte> desks_ =
+      std::vector<std::byte>(static_cast<size_t>(host_.ranks * Host::slot));
 };
 
 void on_ranks(int64_t ranks, const std::function<void(Communicator&)>& work) {

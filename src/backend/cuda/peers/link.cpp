@@ -12,14 +12,14 @@
 
 #include "backend/cuda/driver_function.h"
 #include "backend/cuda/error.h"
-#include "backend/cuda/peers/sum.h"
+#include "backend/cuda/peers/kernels.h"
 #include "base/text.h"
 
 namespace ebb::cuda::peers {
 namespace {
 
-// Staging memory of a rank, beside its flags: what a bucket of gradients needs at once.
-constexpr int64_t staging_bytes = int64_t{64} << 20;
+// Of the slots of a rank, and of its desks: what a bucket of gradients needs at once.
+constexpr int64_t staging_bytes = int64_t{32} << 20;
 
 // One host, whatever its name is in a container.
 std::string host_id() {
@@ -80,7 +80,8 @@ class PeerLink final : public Link {
         rank_(group.rank()),
         ranks_(group.ranks()),
         slot_bytes_(staging_bytes / ranks_ / alignment * alignment),
-        own_(ranks_ * slot_bytes_ + flag_bytes()) {
+        own_(ranks_ * slot_bytes_ + flag_bytes()),
+        desks_(ranks_ * slot_bytes_) {
     const std::vector<std::string> handles = group.gather(own_.handle());
     for (int64_t r = 0; r < ranks_; ++r) {
       if (r != rank_) mapped_.emplace_back(handles[static_cast<size_t>(r)]);
@@ -110,11 +111,13 @@ class PeerLink final : public Link {
   std::byte* slot(int64_t owner, int64_t writer) const override {
     return memory_[static_cast<size_t>(owner)] + writer * slot_bytes_;
   }
-  void copy(void* to, const void* from, int64_t bytes) override {
-    check(
-        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream_()),
-        "copying between GPUs");
+  std::byte* desk(int64_t rank) const override { return desks_.data() + rank * slot_bytes_; }
+  void copy(const Move& m) override {
+    check(cudaMemcpyAsync(m.to, m.from, static_cast<size_t>(m.bytes), cudaMemcpyDeviceToDevice,
+                          stream_()),
+          "copying between GPUs");
   }
+  void move(std::span<const Move> moves) override { enqueue_moves(moves, stream_()); }
   void sum(std::span<const Sum> sums) override {
     enqueue_sums(sums,
                  {own_.data(), slot_bytes_, static_cast<int>(rank_), static_cast<int>(ranks_)},
@@ -126,7 +129,7 @@ class PeerLink final : public Link {
   void barrier() override {
     const cudaStream_t s = stream_();
     for (int64_t r = 0; r < ranks_; ++r)
-      if (r != rank_) copy(flag(r, rank_), raised(), sizeof(uint32_t));
+      if (r != rank_) copy({flag(r, rank_), raised(), sizeof(uint32_t)});
     std::vector<CUstreamBatchMemOpParams> waits, lowers;
     for (int64_t r = 0; r < ranks_; ++r) {
       if (r == rank_) continue;
@@ -161,7 +164,7 @@ class PeerLink final : public Link {
 
   StreamOf stream_;
   int64_t rank_, ranks_, slot_bytes_;
-  SharedMemory own_;
+  SharedMemory own_, desks_;
   std::vector<MappedMemory> mapped_;
   std::vector<std::byte*> memory_;  // by rank
   bool second_ = false;             // the kind of flag of the next barrier

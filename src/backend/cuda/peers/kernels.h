@@ -1,4 +1,4 @@
-// The sums of an exchange between devices.
+// The kernels of an exchange between devices.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,8 @@ struct Slots {
   int rank = 0, ranks = 0;
 };
 
-// f32, bf16, f16. Throws Error.
+// Throw Error. Sums are of f32, bf16, f16.
+void enqueue_moves(std::span<const Link::Move> moves, cudaStream_t stream);
 void enqueue_sums(std::span<const Link::Sum> sums, const Slots& slots, cudaStream_t stream);
 
 }  // namespace ebb::cuda::peers
