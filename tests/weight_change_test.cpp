@@ -109,8 +109,9 @@ TEST_P(ChangedStore, plans__read_the_sum_rounded_once_and_the_file_again_without
   const auto base = run(plan);
   for (const float strength : {0.5f, -0.25f}) {
     store->change(additions(n.weights, strength));
-    const auto other = n.open("other", DType::f32,
-                              [&](const nn::Weight& w) { return added(w, stored, strength); });
+    const auto other = n.open("other", DType::f32, [&, stored = stored](const nn::Weight& w) {
+      return added(w, stored, strength);
+    });
     Plan wanted(n.graph(compute), context, {.weights = other});
     EXPECT_EQ(run(plan), run(wanted)) << strength;
     Plan later(n.graph(compute), context, {.weights = store});

@@ -223,8 +223,8 @@ Tensor TensorFile::load(const TensorEntry& e) const {
   }
   const std::vector<uint8_t> bytes = gathered(e);
   if (e.file_dtype == "F64") return from_f64(e.shape, bytes);
-  if (e.file_dtype.starts_with("F8_")) {
-    Tensor out = from_fp8(e, bytes);
+  if (e.scale || e.file_dtype.starts_with("F8_")) {
+    Tensor out = e.file_dtype == "I8" ? from_int8(e, bytes) : from_fp8(e, bytes);
     if (!e.scale) return out;
     apply_scale(out, load(*e.scale));
     return out;

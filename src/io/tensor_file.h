@@ -27,7 +27,8 @@ struct TensorEntry {
   std::vector<int64_t> strides = {};  // in elements; empty: row by row, without holes
   int64_t begin = 0;                  // bytes, from the start of the data of its file
   int64_t end = 0;
-  // Of weights in fp8: F32, one number or one a row, which the file's numbers are multiplied with.
+  // Of weights in fp8 or int8: F32, one number or one a row, which the file's numbers are
+  // multiplied with.
   std::shared_ptr<const TensorEntry> scale = {};
   size_t shard = 0;  // index into TensorFile::files()
 };
@@ -59,8 +60,8 @@ class TensorFile {
   // Throws Error that suggests the nearest name.
   const TensorEntry& find(const std::string& name) const;
   // The tensor's bytes on the host. F64 is rounded to f32, BOOL becomes u8 of 0 and 1, fp8 becomes
-  // bf16, which has all of its numbers, or with a scale f32; the dtypes for which find().dtype is
-  // empty are an Error.
+  // bf16, which has all of its numbers, or with a scale f32, as int8 with a scale does; the dtypes
+  // for which find().dtype is empty are an Error.
   Tensor load(const std::string& name) const;
   Tensor load(const TensorEntry& entry) const;
   // The tensor's bytes from `at` on, as the file has them. Any number of threads may read at a

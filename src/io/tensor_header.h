@@ -34,12 +34,13 @@ const FileDType* find_file_dtype(std::string_view name);  // null: there is none
 // The file's name of a dtype of ours: "BF16".
 std::string_view safetensors_dtype(DType dtype);
 
-// Gives weights in fp8 the scales that stand beside them, and takes what says how they were made
-// out of the list: ComfyUI's `scale_weight` and `scaled_fp8`, `weight_scale` and `comfy_quant`.
-// Both may be in different ones of `files`. Throws Error for scales that do not fit.
+// Gives weights in fp8 and int8 the scales that stand beside them, and takes what says how they
+// were made out of the list: ComfyUI's `scale_weight` and `scaled_fp8`, `weight_scale` and
+// `comfy_quant`. Both may be in different ones of `files`. Throws Error for scales that do not fit.
 void take_scales(std::vector<TensorEntry>& entries, const std::vector<std::string>& files);
-// Numbers of fp8, exactly; times `scale`, which has one or one a row.
+// Numbers of fp8 and int8, exactly; times `scale`, which has one or one a row.
 Tensor from_fp8(const TensorEntry& entry, std::span<const uint8_t> bytes);
+Tensor from_int8(const TensorEntry& entry, std::span<const uint8_t> bytes);
 void apply_scale(Tensor& t, const Tensor& scale);
 
 }  // namespace ebb::io

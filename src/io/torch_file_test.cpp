@@ -317,7 +317,7 @@ TEST(fp8, scale_beside_a_weight__multiplies_it) {
       fp8_file(R"({"l.weight":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]},)"
                R"("l.scale_weight":{"dtype":"F32","shape":[3],"data_offsets":[4,16]}})",
                16, std::string(16, '\1'));
-  expect_error([&] { file_of(wrong); }, "fp8: a scale must be one f32 number or one a row");
+  expect_error([&] { file_of(wrong); }, "F8_E4M3: a scale must be one f32 number or one a row");
 }
 
 }  // namespace ebb::io

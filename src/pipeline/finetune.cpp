@@ -30,7 +30,7 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
       c_(request_.train),
       f_(request_.config),
       parts_(open_checkpoint(request_)),
-      cache_(cache_folder(request_), request_.say),
+      cache_({.folder = cache_folder(request_), .say = request_.say, .memory = c_.cache << 20}),
       writer_(request_) {
   check_conditions(parts_.denoiser, c_.model);
   keep(f_.base, hash_text(*parts_.denoiser.weights), "the checkpoint", c_.model);
@@ -116,7 +116,8 @@ void Finetune::encode_all() {
     if (!f_.shuffle_tags) {
       train::CaptionOptions whole = f_.caption_options();
       whole.dropout = 0;
-      texts_->of(train::caption_of(p.caption, whole, c_.seed, 0), pictures_.fits[k].bucket, true);
+      for (const std::string& caption : p.captions)
+        texts_->of(train::caption_of(caption, whole, c_.seed, 0), pictures_.fits[k].bucket, true);
     }
     request_.between();
     if (cache_.made() > before) request_.progress("encodes pictures and captions", i + 1, count);
@@ -139,6 +140,7 @@ void Finetune::add_latents(NamedTensors& to, int64_t row, int64_t picture, int64
   if (const auto deviation = posterior.find("deviation"); deviation != posterior.end()) {
     std::vector<float> noise(static_cast<size_t>(latent.numel() + 3) / 4 * 4);
     fill_normal({c_.seed, static_cast<uint64_t>(image), 0, random_use("latent")}, 0, noise);
+    latent = latent.clone();  // the cache has it, too
     const auto v = latent.span<float>(), d = deviation->second.span<float>();
     for (size_t i = 0; i < v.size(); ++i) v[i] += d[i] * noise[i];
   }
@@ -148,7 +150,8 @@ void Finetune::add_latents(NamedTensors& to, int64_t row, int64_t picture, int64
 void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image) {
   const auto k = static_cast<size_t>(picture);
   const std::string caption =
-      train::caption_of(pictures_.data.pictures[k].caption, f_.caption_options(), c_.seed, image);
+      train::caption_of(train::drawn_caption(pictures_.data.pictures[k].captions, c_.seed, image),
+                        f_.caption_options(), c_.seed, image);
   const bool kept = !f_.shuffle_tags || caption.empty(), none_cut = texts_->cut().count == 0;
   for (const auto& [name, value] : texts_->of(caption, pictures_.fits[k].bucket, kept)) {
     if (row == 0) {
@@ -224,7 +227,10 @@ train::TrainJob Finetune::job() {
   out.rates = rates();
   out.data = str(pictures_.data.pictures.size(), " pictures  ", c_.data);
   out.batches = [this](int64_t first) -> train::NextBatch {
-    return [this, next = first]() mutable { return batch(next++); };
+    // an encoder may have to run again, which is for the thread that trains
+    if (f_.shuffle_tags || !cache_.holds_all())
+      return [this, next = first]() mutable { return batch(next++); };
+    return train::batches_ahead([this](int64_t number) { return batch(number); }, first);
   };
   out.write_model = [this](const std::string& path, const train::TrainState& state,
                            const std::map<std::string, std::string>& metadata) {

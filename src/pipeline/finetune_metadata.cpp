@@ -18,7 +18,8 @@ std::string python(bool v) { return v ? "True" : "False"; }
 std::string tag_counts(const train::Captioned& data, const std::string& name) {
   std::map<std::string, int64_t> counts;
   for (const train::CaptionedPicture& p : data.pictures)
-    for (const std::string& tag : train::tags_of(p.caption)) counts[tag] += p.repeats;
+    for (const std::string& caption : p.captions)
+      for (const std::string& tag : train::tags_of(caption)) counts[tag] += p.repeats;
   return nlohmann::json{{name, counts}}.dump(-1, ' ', false,
                                              nlohmann::json::error_handler_t::replace);
 }

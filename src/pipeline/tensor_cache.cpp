@@ -33,13 +33,12 @@ std::string checksum(const NamedTensors& tensors) {
 
 }  // namespace
 
-TensorCache::TensorCache(std::string folder, std::function<void(std::string_view)> say)
-    : folder_(std::move(folder)), say_(std::move(say)) {
-  io::check_can_fill(folder_, "cache_dir");
+TensorCache::TensorCache(Options options) : options_(std::move(options)) {
+  io::check_can_fill(options_.folder, "cache_dir");
 }
 
 std::string TensorCache::file_of(const std::string& text) const {
-  return (fs::path(folder_) / (hex(fnv1a(text)) + ".safetensors")).string();
+  return (fs::path(options_.folder) / (hex(fnv1a(text)) + ".safetensors")).string();
 }
 
 bool TensorCache::read(const std::string& text, NamedTensors& out) const {
@@ -62,19 +61,35 @@ bool TensorCache::read(const std::string& text, NamedTensors& out) const {
   }
   if (fault.empty()) return true;
   out.clear();
-  if (say_) say_(str("cache: a file ", fault, " and is made again  ", path));
+  if (options_.say) options_.say(str("cache: a file ", fault, " and is made again  ", path));
   return false;
 }
 
 NamedTensors TensorCache::get(const std::string& text, const std::function<NamedTensors()>& make) {
+  if (const auto held = held_.find(text); held != held_.end()) return held->second;
   NamedTensors out;
-  if (read(text, out)) return out;
+  if (read(text, out)) {
+    hold(text, out);
+    return out;
+  }
   out = make();
-  if (made_++ == 0) io::make_folder(folder_, "cache_dir");
+  if (made_++ == 0) io::make_folder(options_.folder, "cache_dir");
   std::vector<io::NamedTensor> tensors;
   for (const auto& [name, t] : out) tensors.push_back({name, t});
   io::write_safetensors(file_of(text), tensors, {{text_key, text}, {sum_key, checksum(out)}});
+  hold(text, out);
   return out;
+}
+
+void TensorCache::hold(const std::string& text, const NamedTensors& tensors) {
+  int64_t bytes = 0;
+  for (const auto& [name, t] : tensors) bytes += t.bytes();
+  if (held_bytes_ + bytes > options_.memory) {
+    holds_all_ = false;
+    return;
+  }
+  held_bytes_ += bytes;
+  held_.emplace(text, tensors);
 }
 
 std::string hash_text(const WeightStore& weights) {

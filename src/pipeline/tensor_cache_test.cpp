@@ -16,7 +16,8 @@ NamedTensors numbers() { return {{"a", tensor_of(std::vector<float>{1, 2, 3}, {3
 struct Counted {
   Folder folder;
   std::vector<std::string> said;
-  TensorCache cache{folder / "cache", [this](std::string_view s) { said.emplace_back(s); }};
+  TensorCache cache{TensorCache::Options{
+      .folder = folder / "cache", .say = [this](std::string_view s) { said.emplace_back(s); }}};
 
   float first(const std::string& text) { return cache.get(text, numbers).at("a").span<float>()[0]; }
 };
@@ -29,6 +30,23 @@ TEST(tensor_cache, a_text_again__is_read) {
   c.first("two");
   EXPECT_EQ(c.cache.made(), 2);
   EXPECT_TRUE(c.said.empty());
+}
+
+TEST(tensor_cache, memory__holds_what_there_is_room_for) {
+  const Folder folder;
+  TensorCache cache({.folder = folder / "cache", .memory = 30});  // two of 12 bytes
+  const auto file = [&](const char* text) { return cache.file_of(text); };
+  for (const char* text : {"one", "two"}) cache.get(text, numbers);
+  EXPECT_TRUE(cache.holds_all());
+  std::filesystem::remove(file("one"));
+  EXPECT_EQ(cache.get("one", numbers).at("a").span<float>()[2], 3);
+  EXPECT_FALSE(std::filesystem::exists(file("one")));
+  cache.get("three", numbers);
+  EXPECT_FALSE(cache.holds_all());
+  std::filesystem::remove(file("three"));
+  cache.get("three", numbers);
+  EXPECT_TRUE(std::filesystem::exists(file("three")));
+  EXPECT_EQ(cache.made(), 4);
 }
 
 TEST(tensor_cache, damaged_files__are_made_again_with_a_word) {

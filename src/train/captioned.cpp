@@ -152,7 +152,8 @@ void check_captions(Captioned& all, const CaptionedOptions& options) {
 void tell_empty(Captioned& all) {
   std::vector<std::string> empty;
   for (const CaptionedPicture& p : all.pictures)
-    if (p.captioned && p.caption.empty()) empty.push_back(p.name);
+    if (p.captioned && std::ranges::find(p.captions, "") != p.captions.end())
+      empty.push_back(p.name);
   if (!empty.empty()) all.warnings.push_back(listed("pictures have an empty caption", empty));
 }
 
@@ -191,13 +192,17 @@ std::string caption_text(std::string_view text, const std::string& name) {
   return out;
 }
 
-std::string caption_in_json(std::string_view json, const std::string& subject) {
+std::vector<std::string> captions_in_json(std::string_view json, const std::string& subject) {
   const auto j = parse_json(json);
   require(j.is_object(), "data: must be a JSON object  ", subject);
   for (const char* name : {"text", "caption"})
     if (const auto it = j.find(name); it != j.end()) {
-      require(it->is_string(), "data: '", name, "' must be a text  ", subject);
-      return it->get<std::string>();
+      const auto all = it->is_array() ? *it : nlohmann::json::array({*it});
+      require(!all.empty() && std::ranges::all_of(all, [](const auto& t) { return t.is_string(); }),
+              "data: '", name, "' must be a text, or a list of texts  ", subject);
+      std::vector<std::string> out;
+      for (const auto& text : all) out.push_back(caption_text(text.get<std::string>(), subject));
+      return out;
     }
   fail("data: must have a text 'text' or 'caption'  ", subject);
 }

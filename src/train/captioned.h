@@ -13,12 +13,12 @@
 namespace ebb::train {
 
 struct CaptionedPicture {
-  std::string file;               // with its bytes
-  int64_t offset = 0, size = -1;  // of them; -1: all of the file
-  std::string name;               // for people: the file, or "shard.tar: a.jpg"
-  std::string caption;
-  bool captioned = false;
-  int64_t repeats = 1;  // in an epoch
+  std::string file;                          // with its bytes
+  int64_t offset = 0, size = -1;             // of them; -1: all of the file
+  std::string name;                          // for people: the file, or "shard.tar: a.jpg"
+  std::vector<std::string> captions = {""};  // training draws one of them each time
+  bool captioned = false;                    // whether somebody wrote them
+  int64_t repeats = 1;                       // in an epoch
   // Of the upright picture, and of its bytes: known when it was decoded once.
   int64_t height = 0, width = 0;
   uint64_t hash = 0;
@@ -65,7 +65,8 @@ Captioned open_captioned(const std::string& data, const CaptionedOptions& option
 
 // One line of it, without space around; line breaks become spaces. Throws Error unless it is UTF-8.
 std::string caption_text(std::string_view text, const std::string& name);
-// The member `text` or `caption` of a JSON object. Throws Error, naming `subject`, for other JSON.
-std::string caption_in_json(std::string_view json, const std::string& subject);
+// The member `text` or `caption` of a JSON object, a text or a list of texts, each as
+// caption_text() gives it. Throws Error, naming `subject`, for other JSON.
+std::vector<std::string> captions_in_json(std::string_view json, const std::string& subject);
 
 }  // namespace ebb::train

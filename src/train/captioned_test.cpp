@@ -20,6 +20,8 @@ std::string png(int64_t height, int64_t width) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+using Texts = std::vector<std::string>;
+
 std::string fault(const std::string& data, const CaptionedOptions& options = {}) {
   try {
     open_captioned(data, options);
@@ -39,12 +41,26 @@ TEST(open_captioned, folder__has_captions_beside_pictures_and_in_metadata) {
            "{\"file_name\": \"a.png\", \"text\": \"a pear\"}\n\n");
   const Captioned c = open_captioned(folder.path() + ":3");
   ASSERT_EQ(c.pictures.size(), 2u);
-  EXPECT_EQ(c.pictures[0].caption, "a red apple");
+  EXPECT_EQ(c.pictures[0].captions, Texts{"a red apple"});
   EXPECT_EQ(c.pictures[0].width, 20);
   EXPECT_EQ(c.pictures[0].height, 10);
-  EXPECT_EQ(c.pictures[1].caption, "a pear");
+  EXPECT_EQ(c.pictures[1].captions, Texts{"a pear"});
   EXPECT_EQ(c.pictures[1].repeats, 3);
   EXPECT_TRUE(c.warnings.empty());
+}
+
+TEST(open_captioned, lists_of_texts__are_several_captions) {
+  const Folder folder;
+  put_file(folder / "a.png", png(4, 4));
+  put_file(folder / "metadata.jsonl",
+           R"({"file_name": "a.png", "text": ["a pear", " pear,\n fruit"]})");
+  EXPECT_EQ(open_captioned(folder.path()).pictures[0].captions, (Texts{"a pear", "pear, fruit"}));
+  for (const char* wrong : {"[]", "[\"a\", 1]", "{}"}) {
+    put_file(folder / "metadata.jsonl", str(R"({"file_name": "a.png", "text": )", wrong, "}"));
+    EXPECT_NE(fault(folder.path()).find("a text, or a list of texts"), std::string::npos) << wrong;
+  }
+  put_file(folder / "0.tar", tar_of({{"1.json", R"({"text": ["x", "y"]})"}, {"1.png", png(4, 4)}}));
+  EXPECT_EQ(open_captioned(folder / "0.tar").pictures[0].captions, (Texts{"x", "y"}));
 }
 
 TEST(open_captioned, pictures_that_did_not_change__are_not_decoded_again) {
@@ -113,8 +129,8 @@ TEST(open_captioned, shards__have_captions_in_txt_or_json) {
   for (const std::string& data : {folder / "0.tar", folder.path()}) {
     const Captioned c = open_captioned(data);
     ASSERT_EQ(c.pictures.size(), 2u);
-    EXPECT_EQ(c.pictures[0].caption, "one");
-    EXPECT_EQ(c.pictures[1].caption, "two");
+    EXPECT_EQ(c.pictures[0].captions, Texts{"one"});
+    EXPECT_EQ(c.pictures[1].captions, Texts{"two"});
     EXPECT_EQ(decode(c.pictures[1]).shape(), (Shape{6, 4, 3}));
     ASSERT_EQ(c.warnings.size(), 1u);
     EXPECT_NE(c.warnings[0].find("1 samples without a picture"), std::string::npos);

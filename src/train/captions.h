@@ -1,4 +1,4 @@
-// What is read of captions in training: a pure function of the caption, the seed and the number of
+// What is read of captions in training: a pure function of the captions, the seed and the number of
 // the image in the run.
 #pragma once
 
@@ -18,6 +18,10 @@ void check(const CaptionOptions& options);  // throws Error
 
 // Parts between commas, without the space around them; empty ones are left out.
 std::vector<std::string> tags_of(const std::string& caption);
+
+// Of several captions, the one that is read for an image.
+const std::string& drawn_caption(const std::vector<std::string>& captions, uint64_t seed,
+                                 int64_t image);
 
 std::string caption_of(const std::string& caption, const CaptionOptions& options, uint64_t seed,
                        int64_t image);

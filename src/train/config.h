@@ -83,7 +83,7 @@ struct TrainConfig {
     f("channels", channels, "1 (grey), 3 (colour) or 0 (as in the files)");
     f("classes", classes, "of the images: auto (class folders, label files) or none");
     f("limit", limit, "use only this many images, spread evenly over the set; 0: all");
-    f("cache", cache, "MiB of decoded images kept in memory");
+    f("cache", cache, "MiB of decoded images, or of latents and text states, kept in memory");
     f("flip", flip, "mirror images at random");
     f("augment", augment, "probability of each geometric augmentation (EDM); 0: off");
     f("validation", validation,

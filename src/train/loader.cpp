@@ -84,55 +84,22 @@ Batch make_batch(const Dataset& data, const LoaderOptions& options, int64_t step
   return *fill_batch(data, options, step, {});
 }
 
-BatchLoader::BatchLoader(const Dataset& data, LoaderOptions options, int64_t first_step)
-    : data_(data), options_(options), claimed_(first_step), wanted_(first_step) {
-  check(data, options_);
+BatchLoader::BatchLoader(const Dataset& data, LoaderOptions options, int64_t first_step) {
+  check(data, options);
   require(first_step >= 0, "loader: step must not be negative (", first_step, ")");
-  int64_t threads = options_.threads;
+  int64_t threads = options.threads;
   if (threads == 0)
     threads = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, most_loaders);
-  const int64_t prefetch = options_.prefetch ? options_.prefetch : threads + 1;
-  slots_.resize(static_cast<size_t>(prefetch));
-  for (int64_t t = 0; t < std::min(threads, prefetch); ++t)
-    workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  batches_.emplace(
+      [&data, options](int64_t step, const std::stop_token& stop) {
+        return fill_batch(data, options, step, stop);
+      },
+      AheadOptions{.first = first_step,
+                   .threads = threads,
+                   .depth = options.prefetch ? options.prefetch : threads + 1});
 }
 
-BatchLoader::~BatchLoader() {
-  for (std::jthread& w : workers_) w.request_stop();
-}
-
-void BatchLoader::work(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    const int64_t depth = static_cast<int64_t>(slots_.size());
-    if (!room_.wait(lock, stop, [&] { return claimed_ < wanted_ + depth; })) return;
-    const int64_t step = claimed_++;
-    lock.unlock();
-    std::optional<Batch> batch;
-    std::exception_ptr error;
-    try {
-      batch = fill_batch(data_, options_, step, stop);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    if (stop.stop_requested()) return;
-    slot(step) = {std::move(batch), error};
-    ready_.notify_all();
-  }
-}
-
-Batch BatchLoader::next() {
-  std::unique_lock lock(mutex_);
-  Slot& s = slot(wanted_);
-  ready_.wait(lock, [&] { return s.batch || s.error; });
-  if (s.error) std::rethrow_exception(s.error);
-  Batch out = std::move(*s.batch);
-  s.batch.reset();
-  ++wanted_;
-  room_.notify_all();
-  return out;
-}
+Batch BatchLoader::next() { return batches_->next(); }
 
 std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const TrainConfig& c,
                                                   const Split& split) {
@@ -153,6 +120,15 @@ std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const Tra
       return out;
     };
   };
+}
+
+NextBatch batches_ahead(std::function<NamedTensors(int64_t)> make, int64_t first) {
+  const auto all = std::make_shared<Ahead<NamedTensors>>(
+      [make = std::move(make)](int64_t number, const std::stop_token&) {
+        return std::optional(make(number));
+      },
+      AheadOptions{.first = first});
+  return [all] { return all->next(); };
 }
 
 }  // namespace ebb::train

@@ -2,16 +2,12 @@
 // batch holds is a pure function of (data set, options, step).
 #pragma once
 
-#include <condition_variable>
-#include <exception>
-#include <memory>
-#include <mutex>
+#include <functional>
 #include <optional>
-#include <thread>
-#include <vector>
 
 #include "base/seed.h"
 #include "core/tensor.h"
+#include "train/ahead.h"
 #include "train/augment.h"
 #include "train/config.h"
 #include "train/dataset.h"
@@ -57,29 +53,11 @@ Batch make_batch(const Dataset& data, const LoaderOptions& options, int64_t step
 class BatchLoader {
  public:
   BatchLoader(const Dataset& data, LoaderOptions options, int64_t first_step = 0);
-  ~BatchLoader();
-  BatchLoader(const BatchLoader&) = delete;
-  BatchLoader& operator=(const BatchLoader&) = delete;
 
   Batch next();
 
  private:
-  struct Slot {
-    std::optional<Batch> batch;
-    std::exception_ptr error;
-  };
-  void work(const std::stop_token& stop);
-  Slot& slot(int64_t step) { return slots_[static_cast<size_t>(step) % slots_.size()]; }
-
-  const Dataset& data_;
-  LoaderOptions options_;
-  std::mutex mutex_;
-  std::condition_variable_any ready_;  // a slot was filled
-  std::condition_variable_any room_;   // a slot was emptied
-  std::vector<Slot> slots_;            // of step % prefetch
-  int64_t claimed_;                    // the next step that a worker takes
-  int64_t wanted_;                     // the step that next() gives
-  std::vector<std::jthread> workers_;  // last: they stop before the rest goes
+  std::optional<Ahead<Batch>> batches_;
 };
 
 // Of f32 [H,W,C], in place.
@@ -90,6 +68,10 @@ bool flips(uint64_t seed, int64_t position);
 // The next micro-batch: inputs of the loss graph by name, `batch / accumulation` images. Names
 // without an input in the graph are ignored.
 using NextBatch = std::function<NamedTensors()>;
+
+// make(first), make(first + 1), ...: each is made on another thread while the one before is trained
+// on. What `make` throws is thrown in place of its batch.
+NextBatch batches_ahead(std::function<NamedTensors(int64_t number)> make, int64_t first);
 
 // Batches of a data set as inputs of a loss graph: images, labels, image (the index of the image in
 // the run) and augment. Of several ranks, each has the same share of every micro-batch. The data

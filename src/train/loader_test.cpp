@@ -205,6 +205,31 @@ TEST(loader, exception__comes_in_order_and_again) {
   expect_error([&] { loader.next(); }, "numbers: image cannot be read");
 }
 
+TEST(batches_ahead, batches__come_in_order_and_a_fault_in_its_place) {
+  const NextBatch next = batches_ahead(
+      [](int64_t number) -> NamedTensors {
+        require(number < 6, "numbers: no more (", number, ")");
+        return {{"number", scalar_tensor(number)}};
+      },
+      3);
+  for (int64_t n = 3; n < 6; ++n) EXPECT_EQ(next().at("number").span<int64_t>()[0], n);
+  expect_error([&] { next(); }, "numbers: no more (6)");
+}
+
+TEST(batches_ahead, the_next_batch__is_made_while_the_last_is_used) {
+  std::atomic<int64_t> made = 0;
+  const NextBatch next = batches_ahead(
+      [&](int64_t number) -> NamedTensors {
+        ++made;
+        return {{"number", scalar_tensor(number)}};
+      },
+      0);
+  next();
+  for (int i = 0; i < 1000 && made < 2; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_GE(made, 2);
+}
+
 TEST(loader, end_while_working__is_clean) {
   const Numbers data(1000, {1, 1, 1});
   for (int i = 0; i < 10; ++i) BatchLoader(data, {.batch = 500000, .threads = 3});

@@ -38,8 +38,8 @@ struct Options {
 
 // Settings of training that say nothing here.
 constexpr std::string_view without_part[] = {
-    "size",         "channels",   "classes",          "limit",   "cache", "shard",
-    "sample_every", "validation", "validation_every", "augment", "gpus",  "reduce_dtype"};
+    "size",       "channels",         "classes", "limit", "shard",       "sample_every",
+    "validation", "validation_every", "augment", "gpus",  "reduce_dtype"};
 // Settings of networks from scratch that checkpoints do not have yet.
 constexpr std::string_view to_come[] = {"gpus",         "shard",      "reduce_dtype",
                                         "sample_every", "validation", "validation_every"};

@@ -16,6 +16,7 @@ Family like_sd1() {
   f.is = by_fields<is>;
   f.variants.clear();
   f.heads = 0;
+  f.markers = true;
   return f;
 }
 

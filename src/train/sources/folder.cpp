@@ -1,5 +1,5 @@
 // A folder of pictures: the caption of a.jpg is a.txt, or the text of its line in a metadata.jsonl
-// of its folder, {"file_name": "a.jpg", "text": "..."}.
+// of its folder, {"file_name": "a.jpg", "text": "..."} or {..., "text": ["...", "..."]}.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -51,13 +51,15 @@ Files files_below(const std::string& root, const CaptionedOptions& options) {
 }
 
 struct Said {
-  std::string name, caption, line;  // file_name, text, "metadata.jsonl:3"
+  std::string name;                   // file_name
+  std::vector<std::string> captions;  // text
+  std::string line;                   // "metadata.jsonl:3"
 };
 using Captions = std::map<std::string, Said>;  // by the path of the picture
 
-std::string member(const nlohmann::json& object, const char* name, const std::string& line) {
-  const auto it = object.find(name);
-  require(it != object.end() && it->is_string(), "data: must have the text '", name, "'  ", line);
+std::string file_name_in(const nlohmann::json& object, const std::string& line) {
+  const auto it = object.find("file_name");
+  require(it != object.end() && it->is_string(), "data: must have the text 'file_name'  ", line);
   return it->get<std::string>();
 }
 
@@ -69,9 +71,9 @@ void read_metadata(const std::string& file, Captions& out) {
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     const auto j = parse_json(text);
     require(j.is_object(), "data: must be a JSON object  ", line);
-    const std::string name = member(j, "file_name", line);
+    const std::string name = file_name_in(j, line);
     const fs::path path = (fs::path(file).parent_path() / name).lexically_normal();
-    const Said said{name, caption_text(member(j, "text", line), line), line};
+    const Said said{name, captions_in_json(text, line), line};
     require(out.emplace(path.string(), said).second, "data: the picture has a caption already  ",
             line);
   }
@@ -85,16 +87,17 @@ void list(const std::string& root, const CaptionedOptions& options, Captioned& o
   for (const std::string& file : files.metadata) read_metadata(file, captions);
   std::set<std::string> used;  // of the texts
   for (const std::string& picture : files.pictures) {
-    CaptionedPicture p{.file = picture, .name = picture, .caption = {}};
+    CaptionedPicture p{.file = picture, .name = picture};
     const std::string text = fs::path(picture).replace_extension(".txt").string();
     const auto said = captions.extract(fs::path(picture).lexically_normal().string());
     const auto beside = std::ranges::lower_bound(files.others, text);
     const bool has_text = beside != files.others.end() && *beside == text;
     require(!has_text || said.empty(), "data: has a caption in ", metadata_name, " and in ", text,
             "  ", picture);
-    if (has_text) p.caption = caption_text(io::read_whole_file(text, "data", caption_limit), text);
+    if (has_text)
+      p.captions = {caption_text(io::read_whole_file(text, "data", caption_limit), text)};
     if (has_text) used.insert(text);
-    if (!said.empty()) p.caption = said.mapped().caption;
+    if (!said.empty()) p.captions = said.mapped().captions;
     p.captioned = has_text || !said.empty();
     out.pictures.push_back(std::move(p));
   }

@@ -1,5 +1,6 @@
 // tar shards in WebDataset's layout: members of one name but for what is behind its first dot are
-// one sample: key.jpg with key.txt, or with key.json {"text": "..."} or {"caption": "..."}.
+// one sample: key.jpg with key.txt, or with key.json {"text": "..."} or {"caption": "..."}, one
+// text or a list of them.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -44,11 +45,11 @@ std::string text_of(const io::ReadFile& file, const io::TarMember& m) {
 
 void add_caption(CaptionedPicture& p, const io::ReadFile& file, const Sample& sample) {
   if (const auto txt = sample.members.find("txt"); txt != sample.members.end()) {
-    p.caption = caption_text(text_of(file, txt->second), p.name);
+    p.captions = {caption_text(text_of(file, txt->second), p.name)};
     p.captioned = true;
   } else if (const auto json = sample.members.find("json"); json != sample.members.end()) {
     const std::string name = str(file.name(), ": ", json->second.name);
-    p.caption = caption_text(caption_in_json(text_of(file, json->second), name), name);
+    p.captions = captions_in_json(text_of(file, json->second), name);
     p.captioned = true;
   }
 }
@@ -82,8 +83,7 @@ void list_shard(const std::string& path, const CaptionedOptions& options, Captio
     CaptionedPicture p{.file = path,
                        .offset = picture->second.offset,
                        .size = picture->second.size,
-                       .name = str(path, ": ", picture->second.name),
-                       .caption = {}};
+                       .name = str(path, ": ", picture->second.name)};
     add_caption(p, file, sample);
     out.pictures.push_back(std::move(p));
   }

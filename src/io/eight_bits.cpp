@@ -1,4 +1,5 @@
-// Weights in 8-bit floats: their numbers, and the scales that files have beside them.
+// Weights of 8 bits, floats and integers: their numbers, and the scales that files have beside
+// them.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -11,6 +12,7 @@ namespace ebb::io {
 namespace {
 
 constexpr bool is_fp8(std::string_view dtype) { return dtype == "F8_E4M3" || dtype == "F8_E5M2"; }
+constexpr bool is_int8(std::string_view dtype) { return dtype == "I8"; }
 
 // 4 bits of exponent and 3 of mantissa, without infinities (Micikevicius et al. 2022).
 float from_e4m3(uint8_t v) {
@@ -45,8 +47,8 @@ void check_scale(const TensorEntry& weight, const TensorEntry& scale, const std:
   const int64_t rows = weight.shape.rank() > 0 ? weight.shape[0] : 1;
   require(scale.file_dtype == "F32" && (scale.shape.numel() == 1 || scale.shape.numel() == rows) &&
               scale.strides.empty(),
-          "fp8: a scale must be one f32 number or one a row (", scale.file_dtype, scale.shape,
-          " for ", weight.shape, ")  ", scale.name, " in ", file);
+          weight.file_dtype, ": a scale must be one f32 number or one a row (", scale.file_dtype,
+          scale.shape, " for ", weight.shape, ")  ", scale.name, " in ", file);
 }
 
 }  // namespace
@@ -56,18 +58,20 @@ void take_scales(std::vector<TensorEntry>& entries, const std::vector<std::strin
   bool any = false;
   for (const TensorEntry& e : entries) {
     by_name.emplace(e.name, &e);
-    any = any || is_fp8(e.file_dtype);
+    any = any || is_fp8(e.file_dtype) || is_int8(e.file_dtype);
   }
   if (!any) return;
   std::set<std::string> taken;
   for (TensorEntry& e : entries) {
     const std::string& file = files.at(e.shard);
     if (e.name.ends_with("scaled_fp8")) taken.insert(e.name);
-    if (!is_fp8(e.file_dtype)) continue;
+    // integers that ComfyUI made may have been rotated before, as its note beside them says
+    if (is_int8(e.file_dtype) && by_name.contains(beside(e.name, "comfy_quant"))) continue;
+    if (!is_fp8(e.file_dtype) && !is_int8(e.file_dtype)) continue;
     for (const char* suffix : {"scale_weight", "weight_scale"}) {
       const auto scale = by_name.find(beside(e.name, suffix));
       if (scale == by_name.end()) continue;
-      require(!e.scale, "fp8: must have one scale  ", e.name, " in ", file);
+      require(!e.scale, e.file_dtype, ": must have one scale  ", e.name, " in ", file);
       check_scale(e, *scale->second, file);
       e.scale = std::make_shared<const TensorEntry>(*scale->second);
       e.dtype = DType::f32;
@@ -86,6 +90,13 @@ Tensor from_fp8(const TensorEntry& entry, std::span<const uint8_t> bytes) {
   Tensor out(DType::bf16, entry.shape);
   const std::span<bf16> to = out.span<bf16>();
   for (size_t i = 0; i < to.size(); ++i) to[i] = table[bytes[i]];
+  return out;
+}
+
+Tensor from_int8(const TensorEntry& entry, std::span<const uint8_t> bytes) {
+  Tensor out(DType::f32, entry.shape);
+  const std::span<float> to = out.span<float>();
+  for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<float>(static_cast<int8_t>(bytes[i]));
   return out;
 }
 

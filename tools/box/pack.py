@@ -1,0 +1,69 @@
+#!/usr/bin/python3
+"""Makes a checkpoint of matrices in 8 bits with a scale for each row, and all else in f16.
+
+  pack.py IN.safetensors OUT.safetensors
+"""
+
+import json
+import os
+import struct
+import sys
+
+import numpy as np
+
+DTYPES = {"F32": np.float32, "F16": np.float16}
+
+
+def read(path):
+    """(name, f32 array) of each tensor in order, and the metadata."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    metadata = header.pop("__metadata__", {})
+    out = []
+    for name, e in header.items():
+        if e["dtype"] not in DTYPES:
+            sys.exit(f"pack.py: {name} must be F32 or F16 ({e['dtype']})  {path}")
+        begin, end = e["data_offsets"]
+        numbers = np.frombuffer(data[begin:end], DTYPES[e["dtype"]]).reshape(e["shape"])
+        out.append((name, numbers.astype(np.float32)))
+    return out, metadata
+
+
+def packed(name, x):
+    """What the file has of a tensor: (name, dtype, array)."""
+    if x.ndim < 2 or not name.endswith(".weight"):
+        return [(name, "F16", x.astype(np.float16))]
+    rows = x.reshape(len(x), -1)
+    scale = (np.abs(rows).max(1) / 127).astype(np.float32)
+    steps = np.where(scale > 0, scale, 1)[:, None]
+    return [(name, "I8", np.round(rows / steps).astype(np.int8).reshape(x.shape)),
+            (name + "_scale", "F32", scale)]
+
+
+def write(path, tensors, metadata):
+    header, at = {"__metadata__": metadata}, 0
+    tensors = sorted(tensors, key=lambda t: -t[2].itemsize)  # so that all are aligned
+    for name, dtype, x in tensors:
+        header[name] = {"dtype": dtype, "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
+        at += x.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path + ".part", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, _, x in tensors:
+            file.write(np.ascontiguousarray(x).tobytes())
+    os.replace(path + ".part", path)
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    tensors, metadata = read(sys.argv[1])
+    out = [t for name, x in tensors for t in packed(name, x)]
+    write(sys.argv[2], out, metadata)
+    print(f"{os.path.getsize(sys.argv[2]) / 1e6:.1f} MB  {sys.argv[2]}")
+
+
+if __name__ == "__main__":
+    main()
