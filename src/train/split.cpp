@@ -33,6 +33,12 @@ Shard parse_shard(const std::string& name) {
   return static_cast<Shard>(at);
 }
 
+std::vector<std::string> shard_choices() {
+  std::vector<std::string> all = shard_names();
+  all.insert(all.begin(), "auto");
+  return all;
+}
+
 bool is_split(const Type& whole, const Split& split) {
   const int64_t n = whole.shape.numel();
   return split.shard != Shard::none && split.ranks > 1 && n % split.ranks == 0 &&

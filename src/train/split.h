@@ -19,6 +19,7 @@ enum class Shard : uint8_t {
 };
 const std::vector<std::string>& shard_names();  // in the order of the enumerators
 Shard parse_shard(const std::string& name);     // throws Error
+std::vector<std::string> shard_choices();       // "auto", and those
 
 struct Split {
   int64_t ranks = 1, rank = 0;
