@@ -25,8 +25,9 @@ class RankGroup {
 
 // The collectives of a rank, on tensors in its device's memory. All ranks call the same ones in the
 // same order, with equal counts and dtypes. Each enqueues its work where the device's kernels go
-// and returns. Sums have an order of their own, which is the same every time on the same ranks; of
-// 16 bits they are rounded to the dtype at least once (docs/many-gpus.md).
+// and returns; a caller on several streams orders them by events. Sums have an order of their own,
+// which is the same every time on the same ranks; of 16 bits they are rounded to the dtype at least
+// once (docs/many-gpus.md).
 class Communicator {
  public:
   struct Operand {

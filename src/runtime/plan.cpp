@@ -209,7 +209,7 @@ std::vector<Touched> Plan::touched() const {
       all[i].writes.push_back(range(s.call.out[k], graph_.type(n.out[k]).bytes()));
     all[i].writes.push_back(range(s.call.workspace, s.program.workspace));
     all[i].side_stream = s.side_stream;
-    all[i].cooperative = s.kernel->cooperative && occupied;
+    all[i].alone = s.kernel->cooperative && occupied;
   }
   return all;
 }

@@ -84,22 +84,11 @@ StepOptions step_options(const TrainConfig& c, bool fast_bf16) {
           .accumulate = c.accumulation > 1};
 }
 
-namespace {
-
-// In parts the states take less memory and their updates less time, and no more bytes are sent; but
-// of every micro-batch, where the sums of whole gradients are sent once.
-Shard shard_of(const TrainConfig& c) {
-  if (c.shard != "auto") return parse_shard(c.shard);
-  return c.accumulation > 1 ? Shard::none : Shard::optimizer;
-}
-
-}  // namespace
-
 Split split_of(const TrainConfig& c, const RankGroup* ranks) {
   if (!ranks || ranks->ranks() == 1) return {};
   return {.ranks = ranks->ranks(),
           .rank = ranks->rank(),
-          .shard = shard_of(c),
+          .shard = parse_shard(c.shard, c.accumulation > 1),
           .sent = parse_dtype(c.reduce_dtype)};
 }
 

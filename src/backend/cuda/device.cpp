@@ -1,7 +1,6 @@
 #include "backend/cuda/device.h"
 
 #include <array>
-#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <sstream>
@@ -9,10 +8,10 @@
 
 #include "backend/cuda/blocking.h"
 #include "backend/cuda/compiled_code.h"
+#include "backend/cuda/connect.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/generated/cluster_occupancy.h"
 #include "backend/cuda/nccl/communicator.h"
-#include "backend/cuda/peers/link.h"
 #include "backend/cuda/ptx/compiler.h"
 #include "backend/cuda/staging.h"
 #include "backend/cuda/thread_state.h"
@@ -109,22 +108,6 @@ std::string bus_id_of(int index) {
   check(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), index),
         "asking for the device's place");
   return text.data();
-}
-
-// Copies where GPUs reach each other's memory: NCCL's kernels take multiprocessors from those of a
-// step. EBB_COLLECTIVES, "copies" or "nccl", decides.
-std::unique_ptr<Communicator> communicator_of(RankGroup& group, int index,
-                                              const std::function<cudaStream_t()>& stream) {
-  const char* const set = std::getenv("EBB_COLLECTIVES");
-  const std::string_view asked = set ? set : "";
-  require(asked.empty() || asked == "copies" || asked == "nccl",
-          "ranks: EBB_COLLECTIVES must be \"copies\" or \"nccl\", not \"", asked, "\"");
-  const std::string obstacle =
-      asked == "nccl" ? "it is not asked for" : peers::obstacle(group, index, bus_id_of(index));
-  require(asked != "copies" || obstacle.empty(),
-          "ranks: GPUs cannot exchange by copies, as EBB_COLLECTIVES asks (", obstacle, ")");
-  if (obstacle.empty()) return peers::communicator(peers::link(group, stream));
-  return nccl::communicator(nccl::library(), group, stream);
 }
 
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
@@ -327,6 +310,10 @@ std::unique_ptr<Event> CudaDevice::on_side_stream(SideStream which,
 void CudaDevice::wait(const Event& event) {
   check(cudaStreamWaitEvent(stream(), static_cast<const CudaEvent&>(event).event()),
         "waiting for other work");
+  finish_before_next();
+}
+
+void CudaDevice::finish_before_next() {
   if (OnStream* s = on_stream())
     s->started_ = false;
   else
@@ -350,20 +337,12 @@ void CudaDevice::run_loading(const std::function<void()>& work) {
   work();
 }
 
-// What can be connected before a graph records collectives, is.
 void CudaDevice::join(RankGroup& group) {
   require_here();
   check(cudaSetDevice(index_), "choosing the device");
   const RelaxedCapture relaxed;
   nccl::check_own_gpu(group, uuid_of(index_), str("GPU ", bus_id_of(index_), " of ", chip_.name));
-  communicator_ = communicator_of(group, index_, [this] { return stream(); });
-  const auto few = allocate(2 * group.ranks() * size_of(DType::f32));
-  auto* const in = static_cast<float*>(few->data());
-  const std::array one = {Communicator::Operand{.in = in, .out = in + group.ranks(), .count = 1}};
-  for (const auto collective : {&Communicator::all_reduce, &Communicator::reduce_scatter,
-                                &Communicator::all_gather, &Communicator::broadcast})
-    (communicator_.get()->*collective)(one);
-  synchronize();
+  communicator_ = connect(group, *this, bus_id_of(index_));
 }
 
 }  // namespace ebb::cuda

@@ -31,11 +31,11 @@ struct Piece {
   int64_t at(int64_t r) const { return first(r) * of.size(); }
 };
 
-int64_t up(int64_t v, int64_t multiple) { return (v + multiple - 1) / multiple * multiple; }
+int64_t round_up(int64_t v, int64_t multiple) { return (v + multiple - 1) / multiple * multiple; }
 
-// What is exchanged at once: pieces that fit into a slot together. The first `small` of them take
-// `small_bytes` of it, and are copied as one: a copy of its own takes a copy engine as long as it
-// takes thread blocks to move 4 MB.
+// What is exchanged at once: pieces that fit into a slot together. The first `small` of them, of
+// `small_bytes` together, are packed and copied as one: to start a copy takes about as long as to
+// pack 4 MB and to unpack them.
 struct Round {
   std::vector<Piece> pieces;
   size_t small = 0;
@@ -53,7 +53,7 @@ std::vector<Round> rounds_of(std::vector<Parts> operands, int64_t slot_bytes) {
       const int64_t count = std::min(p.part - begin, (slot_bytes - r.used) / p.size());
       r.pieces.push_back({p, begin, count, r.used});
       begin += count;
-      r.used += up(count * p.size(), alignment);
+      r.used += round_up(count * p.size(), alignment);
       if (!is_small(p)) continue;
       r.small = r.pieces.size();
       r.small_bytes = r.used;
@@ -72,10 +72,10 @@ class Exchange final : public Communicator {
   bool occupies_device() const override { return false; }
 
   void all_reduce(std::span<const Operand> operands) override {
-    const auto shared = [&](const Operand& o) {
-      return up((o.count + ranks_ - 1) / ranks_, alignment / size_of(o.dtype));
+    const auto part = [&](const Operand& o) {
+      return round_up((o.count + ranks_ - 1) / ranks_, alignment / size_of(o.dtype));
     };
-    each_round(operands, shared, 1, [&](const Round& round) {
+    each_round(operands, part, 1, [&](const Round& round) {
       push(round);
       link_->barrier();
       sum(round, true);
@@ -115,13 +115,14 @@ class Exchange final : public Communicator {
  private:
   static int64_t count_of(const Operand& o) { return o.count; }
 
-  // `whole`: how many times its count an operand has, on the larger side.
-  void each_round(std::span<const Operand> operands, const auto& part, int64_t whole,
+  // `part`: the elements of a rank's part of an operand. `times`: an operand has so many times its
+  // count, on the side with more.
+  void each_round(std::span<const Operand> operands, const auto& part, int64_t times,
                   const auto& exchange) {
     std::vector<Parts> all;
     for (const Operand& o : operands)
       all.push_back({static_cast<const std::byte*>(o.in), static_cast<std::byte*>(o.out), part(o),
-                     o.count * whole, o.dtype});
+                     o.count * times, o.dtype});
     for (const Round& round : rounds_of(all, link_->slot_bytes())) exchange(round);
   }
 
@@ -145,12 +146,12 @@ class Exchange final : public Communicator {
     for (const int64_t to : others())
       for (size_t i = 0; i < round.small; ++i) {
         const Piece& p = round.pieces[i];
-        add(moves, link_->desk(to) + p.offset, p.of.in + p.at(to), p.bytes(to));
+        add(moves, link_->packing(to) + p.offset, p.of.in + p.at(to), p.bytes(to));
       }
     link_->move(moves);
     for (const int64_t to : others()) {
       std::byte* const slot = link_->slot(to, rank_);
-      copy(slot, link_->desk(to), round.small_bytes);
+      copy(slot, link_->packing(to), round.small_bytes);
       for (size_t i = round.small; i < round.pieces.size(); ++i) {
         const Piece& p = round.pieces[i];
         copy(slot + p.offset, p.of.in + p.at(to), p.bytes(to));
@@ -158,13 +159,13 @@ class Exchange final : public Communicator {
     }
   }
 
-  // This rank's part. What is reduced and scattered has no other in its result.
-  void sum(const Round& round, bool kept) {
+  // This rank's part, into its place in the result, which has `all` parts or this one alone.
+  void sum(const Round& round, bool all) {
     std::vector<Link::Sum> sums;
     for (const Piece& p : round.pieces) {
       if (p.length(rank_) == 0) continue;
-      std::byte* const out = p.of.out + (kept ? p.at(rank_) : p.begin * p.of.size());
-      sums.push_back({p.of.dtype, p.of.in + p.at(rank_), p.offset, out, p.length(rank_), kept});
+      std::byte* const out = p.of.out + (all ? p.at(rank_) : p.begin * p.of.size());
+      sums.push_back({p.of.dtype, p.of.in + p.at(rank_), p.offset, out, p.length(rank_), all});
     }
     link_->sum(sums);
   }
@@ -185,12 +186,12 @@ class Exchange final : public Communicator {
     std::vector<Link::Move> moves;
     for (const int64_t r : from) {
       const std::byte* const slot = link_->slot(r, r);
-      copy(link_->desk(r), slot, round.small_bytes);
+      copy(link_->packing(r), slot, round.small_bytes);
       for (size_t i = 0; i < round.pieces.size(); ++i) {
         const Piece& p = round.pieces[i];
         std::byte* const out = p.of.out + p.at(r);
         if (i < round.small)
-          add(moves, out, link_->desk(r) + p.offset, p.bytes(r));
+          add(moves, out, link_->packing(r) + p.offset, p.bytes(r));
         else
           copy(out, slot + p.offset, p.bytes(r));
       }

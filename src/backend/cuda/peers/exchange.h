@@ -30,7 +30,7 @@ class Link {
     int64_t offset = 0;
     void* out = nullptr;
     int64_t count = 0;
-    bool kept = false;  // in this rank's own slot, too
+    bool keep_in_slot = false;  // in this rank's own, too
   };
 
   virtual ~Link() = default;
@@ -39,14 +39,14 @@ class Link {
   virtual int64_t slot_bytes() const = 0;  // a multiple of `alignment`
   // Where this rank addresses the slot of `writer` in the staging memory of `owner`.
   virtual std::byte* slot(int64_t owner, int64_t writer) const = 0;
-  virtual std::byte* desk(int64_t rank) const = 0;
+  virtual std::byte* packing(int64_t rank) const = 0;
   // By a copy engine; either side may be another rank's.
   virtual void copy(const Move& move) = 0;
   // By thread blocks, all at once; both sides are this rank's.
   virtual void move(std::span<const Move> moves) = 0;
   virtual void sum(std::span<const Sum> sums) = 0;
   // What all ranks enqueued before it ends before what any of them enqueues behind it. Called in
-  // pairs: flags of two kinds take turns, in a graph that is run again, too.
+  // pairs: two phases take turns, also in a graph that is replayed.
   virtual void barrier() = 0;
   virtual std::string description() const = 0;
 };

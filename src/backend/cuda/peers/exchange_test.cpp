@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <barrier>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -32,7 +35,7 @@ class HostLink final : public Link {
   std::byte* slot(int64_t owner, int64_t writer) const override {
     return host_.staging.data() + (owner * host_.ranks + writer) * Host::slot;
   }
-  std::byte* desk(int64_t rank) const override { return desks_.data() + rank * Host::slot; }
+  std::byte* packing(int64_t rank) const override { return packing_.data() + rank * Host::slot; }
   void copy(const Move& m) override { std::memcpy(m.to, m.from, static_cast<size_t>(m.bytes)); }
   void move(std::span<const Move> moves) override {
     for (const Move& m : moves) copy(m);
@@ -45,7 +48,7 @@ class HostLink final : public Link {
           total +=
               reinterpret_cast<const float*>(r == rank_ ? s.own : slot(rank_, r) + s.offset)[i];
         static_cast<float*>(s.out)[i] = total;
-        if (s.kept) reinterpret_cast<float*>(slot(rank_, rank_) + s.offset)[i] = total;
+        if (s.keep_in_slot) reinterpret_cast<float*>(slot(rank_, rank_) + s.offset)[i] = total;
       }
   }
   void barrier() override { host_.meet.arrive_and_wait(); }
@@ -53,7 +56,7 @@ class HostLink final : public Link {
  private:
   Host& host_;
   int64_t rank_;
-  mutable std::vector<std::byte> desks_ =
+  mutable std::vector<std::byte> packing_ =
       std::vector<std::byte>(static_cast<size_t>(host_.ranks * Host::slot));
 };
 
@@ -140,6 +143,55 @@ TEST_P(PeerExchange, broadcast) {
   const auto is = [](int64_t, int64_t, size_t n, int64_t, int64_t i) { return value(0, n, i); };
   expect({1, 1, &Communicator::broadcast, is}, GetParam());
   expect({1, 1, &Communicator::broadcast, is, true}, GetParam());
+}
+
+// Collectives of all kinds in turns on one communicator, ranks at speeds of their own: what one
+// leaves in slots may not reach the next.
+TEST_P(PeerExchange, collectives_in_turns) {
+  on_ranks(GetParam(), [&](Communicator& c) {
+    const int64_t ranks = c.ranks(), rank = c.rank(), count = 37;
+    std::minstd_rand random(static_cast<unsigned>(rank + 1));
+    for (int64_t turn = 0; turn < 20; ++turn) {
+      const auto number = [&](int64_t r, int64_t i) {
+        return static_cast<float>(turn * 7 + r * 1000 + i);
+      };
+      std::vector<float> whole(static_cast<size_t>(ranks * count)), part(count), out(whole.size());
+      for (size_t i = 0; i < whole.size(); ++i) whole[i] = number(rank, static_cast<int64_t>(i));
+      std::copy_n(whole.begin(), count, part.begin());
+      const auto total = [&](int64_t i) {
+        float sum = 0;
+        for (int64_t r = 0; r < ranks; ++r) sum += number(r, i);
+        return sum;
+      };
+      const auto run = [&](auto collective, const std::vector<float>& in) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+        const Communicator::Operand o{in.data(), out.data(), count};
+        (c.*collective)({&o, 1});
+      };
+      run(&Communicator::all_reduce, part);
+      for (int64_t i = 0; i < count; ++i) ASSERT_EQ(out[static_cast<size_t>(i)], total(i));
+      run(&Communicator::all_gather, part);
+      for (int64_t i = 0; i < ranks * count; ++i)
+        ASSERT_EQ(out[static_cast<size_t>(i)], number(i / count, i % count));
+      run(&Communicator::reduce_scatter, whole);
+      for (int64_t i = 0; i < count; ++i)
+        ASSERT_EQ(out[static_cast<size_t>(i)], total(rank * count + i));
+      run(&Communicator::broadcast, part);
+      for (int64_t i = 0; i < count; ++i) ASSERT_EQ(out[static_cast<size_t>(i)], number(0, i));
+    }
+  });
+}
+
+// Any dtype is gathered; of no elements nothing is.
+TEST_P(PeerExchange, all_gather_of_bytes_and_of_nothing) {
+  on_ranks(GetParam(), [](Communicator& c) {
+    const std::vector<uint8_t> own(5, static_cast<uint8_t>(c.rank() + 1));
+    std::vector<uint8_t> all(5 * static_cast<size_t>(c.ranks()));
+    const Communicator::Operand operands[] = {{own.data(), all.data(), 5, DType::u8},
+                                              {own.data(), all.data(), 0, DType::f32}};
+    c.all_gather(operands);
+    for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], i / 5 + 1);
+  });
 }
 
 // Kernels of NCCL's and of ours that wait for each other may not run side by side; copies may.

@@ -1,4 +1,3 @@
-#include "backend/cuda/error.h"
 #include "backend/cuda/kit/elements.cuh"
 #include "backend/cuda/launch.h"
 #include "backend/cuda/peers/kernels.h"
@@ -7,8 +6,8 @@ namespace ebb::cuda::peers {
 namespace {
 
 constexpr int threads = 256;
-constexpr int most = 64;     // entries of a launch: parameters are at most 4 KB
-constexpr int accesses = 4;  // of a thread
+constexpr int max_entries = 64;  // entries of a launch: parameters are at most 4 KB
+constexpr int accesses = 4;      // of a thread
 constexpr int64_t per_block = int64_t{threads} * accesses;
 
 struct Sum {
@@ -16,7 +15,7 @@ struct Sum {
   void* out;
   int64_t offset, count;
   int first_block;
-  bool kept, vectors;
+  bool keep_in_slot, vectors;
 };
 
 struct Move {
@@ -31,7 +30,7 @@ template <class Entry>
 struct Params {
   Slots slots;
   int entries;
-  Entry entry[most];
+  Entry entry[max_entries];
 };
 
 // The entry that this block has a part of.
@@ -77,7 +76,7 @@ __device__ __forceinline__ void add_up(const Slots& slots, const Sum& e, int64_t
 #pragma unroll
   for (int k = 0; k < Count; ++k) out.v[k] = from_float<T>(total[k]);
   *reinterpret_cast<Access*>(static_cast<T*>(e.out) + i) = out;
-  if (!e.kept) return;
+  if (!e.keep_in_slot) return;
   std::byte* const slot = slots.first + slots.rank * slots.bytes + e.offset;
   *reinterpret_cast<Access*>(reinterpret_cast<T*>(slot) + i) = out;
 }
@@ -110,7 +109,7 @@ bool are_aligned(const void* a, const void* b) {
 // Runs `kernel` over entries, whose blocks lie one behind the other. `pack`: elements of an access.
 template <class Entry>
 void enqueue(const char* name, void (*kernel)(Params<Entry>), Params<Entry>& p, int64_t pack,
-             cudaStream_t stream) {
+             CudaDevice& device) {
   int64_t blocks = 0;
   for (int n = 0; n < p.entries; ++n) {
     Entry& e = p.entry[n];
@@ -118,36 +117,36 @@ void enqueue(const char* name, void (*kernel)(Params<Entry>), Params<Entry>& p, 
     const int64_t of = e.vectors ? pack : 1;
     blocks += blocks_for(e.count / of + e.count % of, per_block);
   }
-  kernel<<<static_cast<unsigned>(blocks), threads, 0, stream>>>(p);
-  check(cudaGetLastError(), name);
+  device.finish_before_next();  // what came before may be no kernel
+  launch(name, kernel, {.grid = static_cast<unsigned>(blocks), .block = threads}, p, device);
 }
 
 }  // namespace
 
-void enqueue_sums(std::span<const Link::Sum> sums, const Slots& slots, cudaStream_t stream) {
+void enqueue_sums(std::span<const Link::Sum> sums, const Slots& slots, CudaDevice& device) {
   for (size_t i = 0; i < sums.size();) {
     const DType dtype = sums[i].dtype;
     Params<Sum> p{.slots = slots};
-    for (; i < sums.size() && sums[i].dtype == dtype && p.entries < most; ++i) {
+    for (; i < sums.size() && sums[i].dtype == dtype && p.entries < max_entries; ++i) {
       const Link::Sum& s = sums[i];
       p.entry[p.entries++] = {
-          s.own, s.out, s.offset, s.count, 0, s.kept, are_aligned(s.own, s.out)};
+          s.own, s.out, s.offset, s.count, 0, s.keep_in_slot, are_aligned(s.own, s.out)};
     }
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      enqueue("sum_of_ranks", sum_of_ranks<T>, p, wide<T>, stream);
+      enqueue("sum_of_ranks", sum_of_ranks<T>, p, wide<T>, device);
     });
   }
 }
 
-void enqueue_moves(std::span<const Link::Move> moves, cudaStream_t stream) {
+void enqueue_moves(std::span<const Link::Move> moves, CudaDevice& device) {
   for (size_t i = 0; i < moves.size();) {
     Params<Move> p{};
-    for (; i < moves.size() && p.entries < most; ++i) {
+    for (; i < moves.size() && p.entries < max_entries; ++i) {
       const Link::Move& m = moves[i];
       p.entry[p.entries++] = {m.to, m.from, m.bytes, 0, are_aligned(m.to, m.from)};
     }
-    enqueue("move_bytes", move_bytes, p, wide<std::byte>, stream);
+    enqueue("move_bytes", move_bytes, p, wide<std::byte>, device);
   }
 }
 

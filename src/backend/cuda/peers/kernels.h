@@ -1,15 +1,14 @@
 // The kernels of an exchange between devices.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <span>
 
+#include "backend/cuda/device.h"
 #include "backend/cuda/peers/exchange.h"
 
 namespace ebb::cuda::peers {
 
-// The terms of the other ranks are in this rank's staging memory: `ranks` slots of `slot_bytes`.
+// The terms of the other ranks are in this rank's staging memory: `ranks` slots of `bytes`.
 struct Slots {
   std::byte* first = nullptr;
   int64_t bytes = 0;
@@ -17,7 +16,7 @@ struct Slots {
 };
 
 // Throw Error. Sums are of f32, bf16, f16.
-void enqueue_moves(std::span<const Link::Move> moves, cudaStream_t stream);
-void enqueue_sums(std::span<const Link::Sum> sums, const Slots& slots, cudaStream_t stream);
+void enqueue_moves(std::span<const Link::Move> moves, CudaDevice& device);
+void enqueue_sums(std::span<const Link::Sum> sums, const Slots& slots, CudaDevice& device);
 
 }  // namespace ebb::cuda::peers

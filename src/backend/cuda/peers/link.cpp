@@ -1,108 +1,81 @@
 #include "backend/cuda/peers/link.h"
 
 #include <cuda.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cstring>
+#include <chrono>
 #include <exception>
 #include <fstream>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/driver_function.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/peers/kernels.h"
-#include "base/text.h"
+#include "backend/cuda/peers/memory.h"
 
 namespace ebb::cuda::peers {
 namespace {
 
-// Of the slots of a rank, and of its desks: what a bucket of gradients needs at once.
+// Of a rank's slots together: what a bucket of gradients needs at once. Its packing buffers take as
+// much again.
 constexpr int64_t staging_bytes = int64_t{32} << 20;
+constexpr int64_t word = sizeof(uint32_t);
 
-// One host, whatever its name is in a container.
-std::string host_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(file, id);
-  return id;
-}
+// Functions of the driver that the runtime has not.
+struct MemoryOperations {
+  CUresult (*batch)(CUstream, unsigned, CUstreamBatchMemOpParams*,
+                    unsigned) = driver_function<decltype(batch)>("cuStreamBatchMemOp");
+  unsigned wait_flags = CU_STREAM_WAIT_VALUE_EQ;
 
-// Memory that other processes on this host reach.
-class SharedMemory {
- public:
-  explicit SharedMemory(int64_t bytes) {
-    check(cudaMalloc(&data_, static_cast<size_t>(bytes)), "allocating staging memory");
-    check(cudaMemset(data_, 0, static_cast<size_t>(bytes)), "clearing staging memory");
-    check(cudaDeviceSynchronize(), "clearing staging memory");
+  // Copies of other ranks arrive before the flag behind them, but the GPU may show them later,
+  // unless it flushes them (CU_STREAM_WAIT_VALUE_FLUSH).
+  MemoryOperations() {
+    const auto attribute =
+        driver_function<CUresult (*)(int*, CUdevice_attribute, CUdevice)>("cuDeviceGetAttribute");
+    int device = 0, can = 0;
+    check(cudaGetDevice(&device), "asking for the device");
+    if (attribute(&can, CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, device) == CUDA_SUCCESS && can)
+      wait_flags |= CU_STREAM_WAIT_VALUE_FLUSH;
   }
-  ~SharedMemory() { cudaFree(data_); }
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-  std::string handle() const {
-    cudaIpcMemHandle_t handle;
-    check(cudaIpcGetMemHandle(&handle, data_), "sharing staging memory");
-    return {handle.reserved, sizeof handle.reserved};
-  }
-
- private:
-  void* data_ = nullptr;
-};
-
-// Another process' SharedMemory, as this one addresses it.
-class MappedMemory {
- public:
-  explicit MappedMemory(const std::string& handle) {
-    cudaIpcMemHandle_t h;
-    require(handle.size() == sizeof h.reserved, "cuda: not a handle of memory (", handle.size(),
-            " bytes)");
-    std::memcpy(h.reserved, handle.data(), sizeof h.reserved);
-    check(cudaIpcOpenMemHandle(&data_, h, cudaIpcMemLazyEnablePeerAccess),
-          "opening another rank's memory");
-  }
-  ~MappedMemory() {
-    if (data_) cudaIpcCloseMemHandle(data_);
-  }
-  MappedMemory(MappedMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  MappedMemory& operator=(MappedMemory&&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  void* data_ = nullptr;
 };
 
 class PeerLink final : public Link {
  public:
-  PeerLink(RankGroup& group, StreamOf stream)
-      : stream_(std::move(stream)),
+  PeerLink(RankGroup& group, CudaDevice& device)
+      : device_(device),
         rank_(group.rank()),
         ranks_(group.ranks()),
         slot_bytes_(staging_bytes / ranks_ / alignment * alignment),
-        own_(ranks_ * slot_bytes_ + flag_bytes()),
-        desks_(ranks_ * slot_bytes_) {
-    const std::vector<std::string> handles = group.gather(own_.handle());
-    for (int64_t r = 0; r < ranks_; ++r) {
-      if (r != rank_) mapped_.emplace_back(handles[static_cast<size_t>(r)]);
-      memory_.push_back(r == rank_ ? own_.data() : mapped_.back().data());
-    }
-    const uint32_t one = 1;
-    check(cudaMemcpy(raised(), &one, sizeof one, cudaMemcpyHostToDevice), "preparing flags");
-  }
-  // Others may still read what is here.
+        own_(ranks_ * slot_bytes_ + (2 * ranks_ + 1) * word),
+        packing_(ranks_ * slot_bytes_) {}
   ~PeerLink() override {
-    if (std::uncaught_exceptions() > 0) return;
-    try {
+    if (mapped_.empty()) return;
+    if (std::uncaught_exceptions() > 0) {
+      release();
+      return;
+    }
+    try {  // others may still read what is here
       barrier();
       barrier();
-      cudaStreamSynchronize(stream_());
-    } catch (const Error&) {
+      cudaStreamSynchronize(device_.stream());
+    } catch (const std::exception&) {
       // the process ends, and CUDA with it
     }
   }
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
+
+  std::string handle() const { return own_.handle(); }
+  // `handles`: of all ranks. Throws Error.
+  void map(const std::vector<std::string>& handles) {
+    for (int64_t r = 0; r < ranks_; ++r) {
+      if (r != rank_) mapped_.emplace_back(handles[static_cast<size_t>(r)]);
+      memory_.push_back(r == rank_ ? own_.data() : mapped_.back().data());
+    }
+    const uint32_t one = 1;
+    check(cudaMemcpy(signal(), &one, sizeof one, cudaMemcpyHostToDevice), "preparing signals");
+    check(cudaDeviceSynchronize(), "preparing signals");
+  }
 
   int64_t rank() const override { return rank_; }
   int64_t ranks() const override { return ranks_; }
@@ -111,96 +84,145 @@ class PeerLink final : public Link {
   std::byte* slot(int64_t owner, int64_t writer) const override {
     return memory_[static_cast<size_t>(owner)] + writer * slot_bytes_;
   }
-  std::byte* desk(int64_t rank) const override { return desks_.data() + rank * slot_bytes_; }
+  std::byte* packing(int64_t rank) const override { return packing_.data() + rank * slot_bytes_; }
   void copy(const Move& m) override {
     check(cudaMemcpyAsync(m.to, m.from, static_cast<size_t>(m.bytes), cudaMemcpyDeviceToDevice,
-                          stream_()),
+                          device_.stream()),
           "copying between GPUs");
   }
-  void move(std::span<const Move> moves) override { enqueue_moves(moves, stream_()); }
+  void move(std::span<const Move> moves) override { enqueue_moves(moves, device_); }
   void sum(std::span<const Sum> sums) override {
     enqueue_sums(sums,
                  {own_.data(), slot_bytes_, static_cast<int>(rank_), static_cast<int>(ranks_)},
-                 stream_());
+                 device_);
   }
-
-  // Raises this rank's flag at every other one, and waits for theirs here, which it lowers again.
-  // A rank that is ahead raises the flag of the other kind next, and waits behind it.
+  // Signals every other rank, waits for their signals, and clears them. A rank that is ahead
+  // signals the other phase next, and waits behind it.
   void barrier() override {
-    const cudaStream_t s = stream_();
+    if (ranks_ == 1) return;
     for (int64_t r = 0; r < ranks_; ++r)
-      if (r != rank_) copy({flag(r, rank_), raised(), sizeof(uint32_t)});
-    std::vector<CUstreamBatchMemOpParams> waits, lowers;
+      if (r != rank_) copy({flag(r, rank_), signal(), word});
+    std::vector<CUstreamBatchMemOpParams> operations, clears;
     for (int64_t r = 0; r < ranks_; ++r) {
       if (r == rank_) continue;
       const auto here = reinterpret_cast<CUdeviceptr>(flag(rank_, r));
-      CUstreamBatchMemOpParams wait{}, lower{};
-      wait.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-      wait.waitValue.address = here;
-      wait.waitValue.value = 1;
-      wait.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
-      lower.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-      lower.writeValue.address = here;
-      waits.push_back(wait);
-      lowers.push_back(lower);
+      auto& wait = operations.emplace_back().waitValue;
+      wait.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+      wait.address = here;
+      wait.value = 1;
+      wait.flags = memory_operations_.wait_flags;
+      auto& clear = clears.emplace_back().writeValue;
+      clear.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+      clear.address = here;
     }
-    waits.insert(waits.end(), lowers.begin(), lowers.end());
-    static const auto batch =
-        driver_function<CUresult (*)(CUstream, unsigned, CUstreamBatchMemOpParams*, unsigned)>(
-            "cuStreamBatchMemOp");
-    require(batch(s, static_cast<unsigned>(waits.size()), waits.data(), 0) == CUDA_SUCCESS,
-            "cuda: waiting for other ranks failed");
-    second_ = !second_;
+    operations.insert(operations.end(), clears.begin(), clears.end());
+    const CUresult result = memory_operations_.batch(
+        device_.stream(), static_cast<unsigned>(operations.size()), operations.data(), 0);
+    require(result == CUDA_SUCCESS, "cuda: waiting for other ranks failed (CUDA's error ",
+            static_cast<int>(result), ")");
+    odd_phase_ = !odd_phase_;
   }
 
  private:
-  // Flags behind the slots: two kinds, by rank, and the word that raises them.
-  int64_t flag_bytes() const { return (2 * ranks_ + 1) * int64_t{sizeof(uint32_t)}; }
+  // Flags lie behind the slots: two phases, each by rank, and the word that is copied to signal.
   std::byte* flags(int64_t owner) const { return slot(owner, ranks_); }
   std::byte* flag(int64_t owner, int64_t writer) const {
-    return flags(owner) + ((second_ ? ranks_ : 0) + writer) * int64_t{sizeof(uint32_t)};
+    return flags(owner) + ((odd_phase_ ? ranks_ : 0) + writer) * word;
   }
-  std::byte* raised() const { return flags(rank_) + 2 * ranks_ * int64_t{sizeof(uint32_t)}; }
+  std::byte* signal() const { return flags(rank_) + 2 * ranks_ * word; }
 
-  StreamOf stream_;
+  // Lets what waits for other ranks go on, whatever lies in the slots: an Error is on its way, and
+  // streams that wait for ever would keep the process from ending.
+  void release() const {
+    cudaStream_t other = nullptr;
+    const std::vector<uint32_t> signals(static_cast<size_t>(2 * ranks_), 1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    if (cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking) != cudaSuccess) return;
+    while (cudaStreamQuery(device_.stream()) == cudaErrorNotReady &&
+           std::chrono::steady_clock::now() < end) {
+      cudaMemcpyAsync(flags(rank_), signals.data(), signals.size() * word, cudaMemcpyHostToDevice,
+                      other);
+      cudaStreamSynchronize(other);
+    }
+    cudaStreamDestroy(other);
+  }
+
+  CudaDevice& device_;
+  MemoryOperations memory_operations_;
   int64_t rank_, ranks_, slot_bytes_;
-  SharedMemory own_, desks_;
+  SharedMemory own_, packing_;
   std::vector<MappedMemory> mapped_;
   std::vector<std::byte*> memory_;  // by rank
-  bool second_ = false;             // the kind of flag of the next barrier
+  bool odd_phase_ = false;          // of the next barrier
 };
+
+// One host, whatever its name is in a container. "": not known.
+std::string host_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
 
 // Whether the GPU at `bus_id` is visible here and its memory in reach.
 bool reaches(int index, const std::string& bus_id) {
   int other = 0, can = 0;
-  if (cudaDeviceGetByPCIBusId(&other, bus_id.c_str()) != cudaSuccess) {
-    cudaGetLastError();
-    return false;
+  const bool is = cudaDeviceGetByPCIBusId(&other, bus_id.c_str()) == cudaSuccess &&
+                  other != index && cudaDeviceCanAccessPeer(&can, index, other) == cudaSuccess;
+  cudaGetLastError();  // the runtime keeps it for the next call
+  return is && can == 1;
+}
+
+// What hinders this rank from reaching the others, which said `places`: host and bus.
+std::string hindrance(const RankGroup& group, const std::vector<std::string>& places,
+                      const CudaDevice& device, const std::string& bus_id) {
+  const auto host = [](const std::string& place) { return place.substr(0, place.find('\n')); };
+  const std::string& own = places[static_cast<size_t>(group.rank())];
+  if (host(own).empty()) return "the host has no id in /proc";
+  for (int64_t r = 0; r < group.ranks(); ++r) {
+    const std::string& place = places[static_cast<size_t>(r)];
+    if (host(place) != host(own)) return "they are on several hosts";
+    const std::string bus = place.substr(place.find('\n') + 1);
+    if (r != group.rank() && !reaches(device.index(), bus))
+      return str("GPU ", bus_id, " does not reach the memory of GPU ", bus);
   }
-  return other != index && cudaDeviceCanAccessPeer(&can, index, other) == cudaSuccess && can == 1;
+  return "";
+}
+
+// The first rank's words that are not empty.
+std::string first_of(RankGroup& group, const std::string& own) {
+  for (const std::string& text : group.gather(own))
+    if (!text.empty()) return text;
+  return "";
+}
+
+// Calls `work`; what it throws, as text.
+std::string attempt(const auto& work) {
+  try {
+    work();
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
 }
 
 }  // namespace
 
-std::string obstacle(RankGroup& group, int index, std::string_view bus_id) {
-  const std::string host = host_id();
-  const std::vector<std::string> all = group.gather(str(host, "\n", bus_id));
-  std::string own;
-  for (int64_t r = 0; r < group.ranks() && own.empty(); ++r) {
-    const std::string& text = all[static_cast<size_t>(r)];
-    const size_t end = text.find('\n');
-    if (text.substr(0, end) != host)
-      own = "they are on several hosts";
-    else if (r != group.rank() && !reaches(index, text.substr(end + 1)))
-      own = str("GPU ", bus_id, " does not reach the memory of GPU ", text.substr(end + 1));
-  }
-  for (const std::string& theirs : group.gather(own))
-    if (!theirs.empty()) return theirs;
-  return "";
-}
-
-std::unique_ptr<Link> link(RankGroup& group, StreamOf stream) {
-  return std::make_unique<PeerLink>(group, std::move(stream));
+LinkOrObstacle link(RankGroup& group, CudaDevice& device, const std::string& bus_id) {
+  const auto places = group.gather(str(host_id(), "\n", bus_id));
+  std::string obstacle = first_of(group, hindrance(group, places, device, bus_id));
+  if (!obstacle.empty()) return {nullptr, obstacle};
+  std::unique_ptr<PeerLink> out;
+  std::string handle;
+  obstacle = first_of(group, attempt([&] {
+                        out = std::make_unique<PeerLink>(group, device);
+                        handle = out->handle();
+                      }));
+  if (!obstacle.empty()) return {nullptr, obstacle};
+  const auto handles = group.gather(handle);
+  obstacle = first_of(group, attempt([&] { out->map(handles); }));
+  if (!obstacle.empty()) return {nullptr, obstacle};
+  return {std::move(out), ""};
 }
 
 }  // namespace ebb::cuda::peers

@@ -2,25 +2,23 @@
 // handles between processes, copy engines, and waits of streams for values in memory.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 
+#include "backend/cuda/device.h"
 #include "backend/cuda/peers/exchange.h"
 #include "core/communicator.h"
 
 namespace ebb::cuda::peers {
 
-// Why these GPUs cannot exchange by copies, as all ranks see it alike; "": they can. All ranks call
-// it, each with its GPU: its index here, and its place on the host's bus.
-std::string obstacle(RankGroup& group, int index, std::string_view bus_id);
+// A link, or why there can be none. All ranks get the same.
+struct LinkOrObstacle {
+  std::unique_ptr<Link> link;
+  std::string obstacle;
+};
 
-// All ranks call it, where there is no obstacle. Work is enqueued on what `stream` gives, so that
-// it can be recorded in a graph. Throws Error.
-using StreamOf = std::function<cudaStream_t()>;
-std::unique_ptr<Link> link(RankGroup& group, StreamOf stream);
+// All ranks call it, each with its GPU, and its place on the host's bus. Work is enqueued where the
+// device's kernels go, so that it can be recorded in a graph; all of it in one order of streams.
+LinkOrObstacle link(RankGroup& group, CudaDevice& device, const std::string& bus_id);
 
 }  // namespace ebb::cuda::peers
