@@ -161,9 +161,8 @@ def renditions_of(job):
 
 
 def said_in(pair, text):
-    """Whether the text gives the noun that colour; both may be there of different things."""
-    said = "{1} {0}".format(*pair)
-    return said in text and re.search(rf"\b{re.escape(said)}\b", text) is not None
+    """Whether the text has "blue apple", as words: "blue" alone may be of something else."""
+    return pair in text and re.search(rf"\b{re.escape(pair)}\b", text) is not None
 
 
 def write_set(folder, work, subjects, held, pool):
@@ -189,13 +188,13 @@ def write_lists(out, subjects, held, pairs, lines):
     import renditions
     trained = [s for s in subjects if s["key"] not in held]
     texts = {t for m in lines for t in m["text"]}
-    pairs = {n: c for n, c in pairs.items() if not any(said_in((n, c), t) for t in texts)}
+    pairs = sorted(f"{c} {n}" for n, c in pairs.items())
+    pairs = [p for p in pairs if not any(said_in(p, t) for t in texts)]
     names = sorted({n for s in trained for n in s["names"]})
     listed = {"names.txt": names,
               "held-out-names.txt": sorted({n for s in subjects if s["key"] in held
                                             for n in s["names"]} - set(names)),
-              "held-out-pairs.txt": sorted(renditions.with_article(f"{c} {n}")
-                                           for n, c in pairs.items())}
+              "held-out-pairs.txt": sorted(map(renditions.with_article, pairs))}
     for name, rows in listed.items():
         (out / name).write_text("".join(r + "\n" for r in rows))
         print(f"{name}: {len(rows)}", file=sys.stderr)
