@@ -52,6 +52,8 @@ class Work(unittest.TestCase):
             self.assertEqual((made["names"], made["words"]), (["flag of x"], ["new"]))
             self.assertEqual((made["one_colour"], made["colour"]), (False, None))
             self.assertIsNone(data.with_colour(work, {**subject, "key": "y"}))
+            red = data.clip_subject((work, {**subject, "names": ["red"]}))
+            self.assertFalse(red["one_colour"])  # it would be painted as a "blue red"
 
 
 class Judge(unittest.TestCase):

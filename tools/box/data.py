@@ -86,11 +86,14 @@ def with_colour(work, subject):
     from PIL import Image
 
     import colours
+    import renditions
     file = picture_file(work, subject)
     if not file.exists():
         return None
     look = colours.Dominant(np.array(Image.open(file).convert("RGBA")))
-    fixed = subject["names"][0].startswith(("flag of", "keycap"))
+    nouns = [renditions.noun_of(n) for n in subject["names"]]  # "blue" of "blue"
+    fixed = (subject["names"][0].startswith(("flag of", "keycap"))
+             or renditions.without_colours(nouns) != nouns)
     one = bool(look.one_colour()) and not fixed
     return {**subject, "one_colour": one, "colour": look.word() if one else None}
 
