@@ -129,6 +129,9 @@ if(Python3_FOUND AND NOT EBB_SANITIZE)
   ebb_check(format)
   ebb_check(docs)
   ebb_check(python_pages)
+  add_test(NAME tools.box
+           COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/box/box_test.py)
+  set_tests_properties(tools.box PROPERTIES SKIP_RETURN_CODE 77)
   ebb_check(sampler_pages --ebb $<TARGET_FILE:ebb>)
   ebb_check(headers --compiler ${CMAKE_CXX_COMPILER} --include ${CMAKE_BINARY_DIR}/generated
             --include ${CMAKE_SOURCE_DIR}/include)
