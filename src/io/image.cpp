@@ -115,15 +115,20 @@ Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int
   return convert_channels(native, channels ? channels : native.shape()[2] < 3 ? 1 : 3);
 }
 
+Tensor decode_with_alpha(std::span<const uint8_t> bytes, const std::string& name,
+                         const ImageLimits& limits) {
+  return native_image(bytes, name, limits, nullptr);
+}
+
 Tensor read_image(const std::string& path, int64_t channels, const ImageLimits& limits,
                   ImageNotes* notes) {
   const std::string bytes = read_whole_file(path, "image", limits.file);
   return decode_image(bytes_of(bytes), path, channels, limits, notes);
 }
 
-Tensor read_mask(const std::string& path, const ImageLimits& limits) {
-  const std::string bytes = read_whole_file(path, "image", limits.file);
-  const Tensor native = native_image(bytes_of(bytes), path, limits, nullptr);
+Tensor decode_mask(std::span<const uint8_t> bytes, const std::string& name,
+                   const ImageLimits& limits) {
+  const Tensor native = native_image(bytes, name, limits, nullptr);
   const int64_t channels = native.shape()[2];
   if (channels % 2 == 1) return convert_channels(native, 1);
   for (auto v = native.span<uint8_t>(); !v.empty(); v = v.subspan(static_cast<size_t>(channels))) {
@@ -132,6 +137,11 @@ Tensor read_mask(const std::string& path, const ImageLimits& limits) {
     alpha = 255;
   }
   return convert_channels(native, 1);
+}
+
+Tensor read_mask(const std::string& path, const ImageLimits& limits) {
+  const std::string bytes = read_whole_file(path, "image", limits.file);
+  return decode_mask(bytes_of(bytes), path, limits);
 }
 
 void write_png(const std::string& path, const Tensor& image,

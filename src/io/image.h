@@ -33,6 +33,9 @@ struct ImageNotes {
 // unknown formats, broken or truncated files and exceeded limits.
 Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int64_t channels = 0,
                     const ImageLimits& limits = {}, ImageNotes* notes = nullptr);
+// The same with the channels that the file has, alpha among them: u8 [H,W,C] of 1 to 4.
+Tensor decode_with_alpha(std::span<const uint8_t> bytes, const std::string& name,
+                         const ImageLimits& limits = {});
 // True if the bytes start like a format that decode_image() knows.
 bool looks_like_image(std::span<const uint8_t> bytes);
 Tensor read_image(const std::string& path, int64_t channels = 0, const ImageLimits& limits = {},

@@ -85,20 +85,31 @@ std::string sha256_of(const std::string& path, const std::stop_token& stop, int6
   return out;
 }
 
+namespace {
+
+// "" where `stop` asked for the end, and of what cannot be read.
+std::string kept_or_computed(const std::string& path, HashOf part, const std::stop_token& stop) {
+  std::string identity = identity_of(path);
+  const std::string cache = cache_path("hashes.txt");
+  if (identity.empty()) return "";
+  if (part == HashOf::tensors) identity += " tensors";
+  std::string hex = cache.empty() ? "" : kept(cache, identity);
+  if (!hex.empty()) return hex;
+  try {
+    hex = sha256_of(path, stop, part == HashOf::tensors ? header_bytes(path) : 0);
+  } catch (const Error&) {
+    return "";  // whoever loads the file says why it cannot be read
+  }
+  if (!hex.empty() && !cache.empty()) keep(cache, str(hex, ' ', identity));
+  return hex;
+}
+
+}  // namespace
+
 FileHash::FileHash(std::string path, HashOf part)
     : work_([this, path = std::move(path), part](const std::stop_token& stop) {
-        std::string identity = identity_of(path);
-        const std::string cache = cache_path("hashes.txt");
-        if (identity.empty()) return;
-        if (part == HashOf::tensors) identity += " tensors";
-        if (!cache.empty()) hex_ = kept(cache, identity);
-        if (!hex_.empty()) return;
-        try {
-          hex_ = sha256_of(path, stop, part == HashOf::tensors ? header_bytes(path) : 0);
-        } catch (const Error&) {
-          return;  // whoever loads the file says why it cannot be read
-        }
-        if (!hex_.empty() && !cache.empty()) keep(cache, str(hex_, ' ', identity));
+        hex_ = kept_or_computed(path, part, stop);
+        done_ = true;
       }) {}
 
 const std::string& FileHash::hex() {

@@ -1,6 +1,7 @@
 // SHA-256 of model files (FIPS 180-4), by which other programs tell them apart.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <stop_token>
 #include <string>
@@ -23,9 +24,12 @@ class FileHash {
   explicit FileHash(std::string path, HashOf part = HashOf::file);
   // Waits for it; "" for folders and files that cannot be read.
   const std::string& hex();
+  // hex() would not wait.
+  bool done() const { return done_; }
 
  private:
   std::string hex_;
+  std::atomic<bool> done_ = false;
   std::jthread work_;  // destroyed before what it writes; asks it to stop
 };
 

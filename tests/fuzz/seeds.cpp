@@ -1,5 +1,5 @@
 // Writes the first inputs of the fuzz targets: seeds FOLDER -> FOLDER/safetensors, FOLDER/torch,
-// FOLDER/image, FOLDER/prompt.
+// FOLDER/image, FOLDER/prompt, FOLDER/request.
 #include <webp/encode.h>
 
 #include <filesystem>
@@ -124,6 +124,21 @@ void put_prompts(const fs::path& folder) {
     put(folder / std::to_string(&text - texts), text.data(), text.size());
 }
 
+// The first byte says what it is.
+void put_requests(const fs::path& folder) {
+  fs::create_directories(folder);
+  const std::string_view texts[] = {
+      "0/ebb/v1/images/%41?before=a%20b&q=x+y",
+      "1--x\r\nContent-Disposition: form-data; name=\"image\"; filename=a\r\n\r\nabc\r\n--x--",
+      "2 aGVs bG8=",
+      R"(3{"steps":"20.0","seed":-1,"tiling":0,"a":[{"b":null}]})",
+      "4a fox\nNegative prompt: dog\nSteps: 20, Sampler: \"a,b\", Size: 512x512",
+      "5Basic eDp5",
+  };
+  for (const std::string_view text : texts)
+    put(folder / std::to_string(&text - texts), text.data(), text.size());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -135,4 +150,5 @@ int main(int argc, char** argv) {
   put_safetensors(fs::path(argv[1]) / "safetensors");
   put_torch(fs::path(argv[1]) / "torch");
   put_prompts(fs::path(argv[1]) / "prompt");
+  put_requests(fs::path(argv[1]) / "request");
 }

@@ -6,68 +6,15 @@
 #include <utility>
 
 #include "apps/cli/file_faults.h"
-#include "apps/cli/settings_file.h"
+#include "apps/cli/picture_texts.h"
 #include "apps/cli/terminal.h"
-#include "base/utf8.h"
-#include "base/version.h"
 #include "io/file.h"
 #include "io/npy.h"
 #include "io/safetensors.h"
-#include "pipeline/mode_parameters.h"
-#include "pipeline/noise_parameters.h"
-#include "pipeline/parameters.h"
 #include "pipeline/picture_bytes.h"
 
 namespace ebb::cli {
 namespace {
-
-// Written into pictures: A1111's text, and what makes the same picture again: the batch that it
-// was in and its number, as a picture's bits may depend on the batch's size. Its index negative: of
-// all of them.
-std::map<std::string, std::string> settings(const GenerateFlags& o, const ResolvedTextToImage& r,
-                                            const GenerateOptions& ran, const Picture& picture,
-                                            const HashTexts& hashes,
-                                            const std::vector<std::string>& lora_hashes) {
-  GenerateFlags again = o;
-  const int64_t index = picture.index, image = index < 0 ? index : o.first_image + index;
-  again.generate = ran;
-  again.modes.forget_noise();
-  again.generate.batch = picture.batch;
-  if (o.modes.outpaint.empty())  // which says the size
-    again.size = str(r.request.size.width, 'x', r.request.size.height);
-  if (index >= 0) {
-    again.n = picture.batch;
-    again.first_image = o.first_image + picture.batch_first;
-  }
-  const std::string json =
-      settings_json(again.settings(has_quality(o)), o.diffusion, image, hashes);
-  const auto stem = [](const std::string& path) {
-    return std::filesystem::path(path).stem().string();
-  };
-  ModeFiles files{
-      .refiner = stem(o.modes.refiner_file()), .control_models = {}, .lora_hashes = lora_hashes};
-  for (const std::string& file : o.control.control_model.texts)
-    files.control_models.push_back(stem(file));
-  const auto model = hashes.find("model");
-  GenerateOptions shown = ran;
-  shown.seed = uint64_t{seed_of_picture(r.first(), image)};
-  auto more = noise_parameters(r.first(), image);
-  std::ranges::move(mode_parameters(r, files), std::back_inserter(more));
-  std::map<std::string, std::string> out{
-      {"Software", str("ebb ", version)},
-      {std::string(settings_keyword), json},
-      {"parameters", parameters_text({.prompt = with_lora_tags(r.request),
-                                      .negative = o.negative,
-                                      .model = stem(o.model),
-                                      .model_hash = model == hashes.end() ? "" : model->second,
-                                      .vae = stem(o.vae),
-                                      .size = r.request.size,
-                                      .clip_skip = o.clip_skip,
-                                      .options = shown,
-                                      .more = std::move(more)})}};
-  for (auto& [key, text] : out) text = repaired_utf8(text);  // of prompts and names of files
-  return out;
-}
 
 // Those whose hashes are told or compared.
 InputFiles hashed_files(const GenerateFlags& o, Output output) {
@@ -103,7 +50,7 @@ PictureFiles::PictureFiles(const GenerateFlags& o, const ResolvedTextToImage& r,
       text_([&o, &r, ran, this](const Picture& p) {
         std::vector<std::string> loras;
         for (FileHash& hash : lora_hashes_) loras.push_back(hash.hex());
-        return settings(o, r, ran, p, hashes_.texts(), loras);
+        return picture_texts({o, r, ran, p, hashes_.texts(), loras});
       }) {
   if (output_ != Output::npy)  // which has no texts
     for (const auto* uses : {&r.loras, &r.refiner_loras})
@@ -113,7 +60,7 @@ PictureFiles::PictureFiles(const GenerateFlags& o, const ResolvedTextToImage& r,
   const InputFiles files = input_files(o);
   for (const InputFile& f : files.all()) some[f.name] = "0123456789";
   if (const auto format = format_of(o))
-    io::check_picture_text(*format, settings(o, r, ran, Picture{}, some, {}));
+    io::check_picture_text(*format, picture_texts({o, r, ran, Picture{}, some, {}}));
   if (output_ == Output::folder) first_file_ = first_number(o.out);
   if (!o.made_with.empty()) say_warnings(other_files(o.made_with, hashes_.texts()));
   tell_at_file_fault("generate: " + written_text());

@@ -256,8 +256,8 @@ void set_config(std::vector<Field> fields, FieldTexts& diffusion, const std::str
   std::ranges::move(overrides, std::back_inserter(diffusion));
 }
 
-Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& picture) {
-  const auto text = by_flag("generate: --like", [&] { return io::read_picture_text(picture); });
+Like set_like_texts(const std::vector<Field>& fields, FieldTexts& diffusion,
+                    const std::map<std::string, std::string>& text, const std::string& picture) {
   if (const auto own = text.find(std::string(settings_keyword)); own != text.end()) {
     const std::string subject = str("like ", picture);
     Json j = parsed(own->second, subject);
@@ -281,8 +281,13 @@ Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std
           "like: the picture has a graph of ComfyUI, which is not read; flags say the settings  ",
           picture);
   require(a1111 != text.end(), "like: the picture says nothing about how it was made  ", picture);
-  Like out = set_infotext(fields, a1111->second, picture);
-  if (has_damaged_settings(picture))
+  return set_infotext(fields, a1111->second, picture);
+}
+
+Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& picture) {
+  const auto text = by_flag("generate: --like", [&] { return io::read_picture_text(picture); });
+  Like out = set_like_texts(fields, diffusion, text, picture);
+  if (!text.contains(std::string(settings_keyword)) && has_damaged_settings(picture))
     out.unused.emplace_back(
         "ebb's own settings, which are damaged; the text of the web UI says less");
   return out;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,5 +42,8 @@ struct Like {
 // Sets the fields to what made a picture: by ebb all of them, by another program what the text of
 // AUTOMATIC1111's web UI says. Throws Error where there are no settings.
 Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& picture);
+// The same of a picture's texts; `picture` is for errors.
+Like set_like_texts(const std::vector<Field>& fields, FieldTexts& diffusion,
+                    const std::map<std::string, std::string>& text, const std::string& picture);
 
 }  // namespace ebb::cli

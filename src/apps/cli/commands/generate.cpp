@@ -9,6 +9,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/generate_flags.h"
+#include "apps/cli/generate_request.h"
 #include "apps/cli/generated_pictures.h"
 #include "apps/cli/interruption.h"
 #include "apps/cli/picture_output.h"
@@ -28,11 +29,6 @@
 namespace ebb::cli {
 namespace {
 
-text::PromptSyntax syntax_of(const GenerateFlags& o) {
-  if (o.prompt_syntax != "auto") return text::prompt_syntax(o.prompt_syntax);
-  return picture_dialect(o.generate.dialect).syntax;
-}
-
 // Bytes; 0: what is free.
 int64_t memory_of(const std::string& text) {
   if (text == "auto") return 0;
@@ -43,43 +39,6 @@ int64_t memory_of(const std::string& text) {
   require(bytes.has_value(), "generate: --memory must be auto or ", size_forms, " (got '", text,
           "')");
   return *bytes;
-}
-
-TextToImageRequest request_of(const GenerateFlags& o) {
-  const Output output = output_of(o.out, "generate");
-  TextToImageRequest out{.prompt = o.prompt,
-                         .negative = o.negative,
-                         .syntax = syntax_of(o),
-                         .clip_skip = o.clip_skip,
-                         .count = o.n,
-                         .first_image = o.first_image,
-                         .size = image_size(o.size, "generate"),
-                         .pixels = output == Output::grid || output == Output::folder,
-                         .options = o.generate,
-                         .controls = control_inputs(o.control)};
-  out.loras = parse_loras(o.lora.text());
-  out.lora_dir = o.lora_dir;
-  out.upscale = upscale_of(o.control);
-  o.modes.add_to(out);
-  return out;
-}
-
-CheckpointParts parts_of(const GenerateFlags& o) {
-  CheckpointParts parts =
-      load_parts({.model = o.model,
-                  .text_encoders = o.text_encoder.empty() ? std::vector<std::string>{}
-                                                          : std::vector{o.text_encoder},
-                  .autoencoder = o.vae,
-                  .variant = o.variant,
-                  .averaged = o.ema,
-                  .refiner = o.modes.refiner_file(),
-                  .hires_upscaler = o.modes.upscaler_file(),
-                  .image_encoder = o.control.image_encoder},
-                 o.diffusion);
-  say_guesses(parts.denoiser);
-  parts.denoiser = with_controls(std::move(parts.denoiser), o.control);
-  if (!o.control.upscale.empty()) parts.upscaler = upscaler_of(o.control);
-  return parts;
 }
 
 std::string pictures(int64_t n) { return str(n, n == 1 ? " image" : " images"); }
@@ -339,20 +298,8 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   o->choices([&](std::string_view field, const std::string&,
                  const std::vector<std::string>& names) { describe_choices(app, field, names); });
   return [o, &app, like, picture, config, of_picture] {
-    resolve(*o);
+    settle(*o, [&](std::string_view field) { return is_given(app, field); });
     say_drawn(o->generate.seed);
-    check_choices(*o, [](std::string_view field) { return "generate: unknown " + flag_of(field); });
-    resolve_auto(
-        {&o->generate.sampler, &o->generate.schedule, &o->generate.noise, &o->prompt_syntax});
-    o->generate.steps_given = is_given(app, "steps");
-    const GenerateOptions usual = GenerateFlags().generate;
-    const auto open = [&](const char* flag, bool plain) {
-      return o->like.empty() && !is_given(app, flag) && plain;
-    };
-    o->generate.steps_open = open("steps", o->generate.steps == usual.steps);
-    // one that only another source says yields to rules
-    o->generate.guidance_open = open("guidance", o->generate.guidance == usual.guidance) ||
-                                (is_given(app, "rules") && !is_given(app, "guidance"));
     if (!o->like.empty()) resolve_like(*o, of_picture, like, app);
     if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))
       say_warnings({"there is no --prompt TEXT: nothing says what the picture shows"});

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Measures `ebb serve` with the engine of tests: what the server itself costs.
+
+    python bench/serve.py                          # all but the soak, a minute
+    python bench/serve.py --cases overhead start
+    python bench/serve.py --cases soak --minutes 10
+
+Prints a table, and appends JSON lines to bench/results/serve.jsonl. A figure that is over its limit
+(of docs/server.md) is marked; the exit code is 0 only if each case ran. Needs nothing but Python.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import random
+import socket
+import statistics
+import sys
+import time
+
+import serve_soak
+from serve_client import Client, Held, Server, job, request_text
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def quantiles(seconds):
+    """Median and 99th percentile in ms."""
+    order = sorted(seconds)
+    return statistics.median(order) * 1e3, order[min(int(len(order) * 0.99), len(order) - 1)] * 1e3
+
+
+def timed(call, times):
+    out = []
+    for _ in range(times):
+        begin = time.monotonic()
+        call()
+        out.append(time.monotonic() - begin)
+    return out
+
+
+def row(name, value, unit, limit=None, **others):
+    return {"name": name, "value": round(value, 3), "unit": unit, "limit": limit, **others}
+
+
+def spread(name, seconds, limits, **others):
+    """Rows of the median and of the 99th percentile."""
+    for what, value, limit in zip(["median", "p99"], quantiles(seconds), limits):
+        yield row(f"{name}, {what}", value, "ms", limit, n=len(seconds), **others)
+
+
+def case_overhead(args):
+    """From the request to the picture, with an engine that takes no time."""
+    def picture(client, side, format="png"):
+        body = {"prompt": "a fox", "steps": 1, "width": side, "height": side, "seed": 1,
+                "override_settings": {"samples_format": format}}
+        client.post("/sdapi/v1/txt2img", body)
+
+    with Server(args.program) as server:
+        client = Client(server.port)
+        for side, times, limits in [(8, 300, (3, 10)), (512, 100, (None, None)),
+                                    (1024, 30, (None, None))]:
+            picture(client, side)
+            name = f"a picture of {side}x{side}, asked to answered, with PNG and base64"
+            yield from spread(name, timed(lambda: picture(client, side), times), limits)
+
+
+def case_interrupt(args):
+    """From the request until the job is over; steps take 100 ms."""
+    step, late, left = 0.1, [], []
+    with Server(args.program, 100) as server:
+        client, other = Client(server.port), Client(server.port)
+        for i in range(20):
+            one = client.post("/ebb/v1/jobs", job(1000))["id"]
+            time.sleep(0.15 + 0.1 * random.random())
+            begin = time.monotonic()
+            if i % 2:
+                client.json("DELETE", f"/ebb/v1/jobs/{one}")
+            else:
+                other.post("/sdapi/v1/interrupt", {})
+            client.wait(one)
+            late.append(time.monotonic() - begin)
+        yield row("interrupt, until the job is over, most", max(late) * 1e3, "ms",
+                  (step + 0.05) * 1e3, n=len(late))
+        for _ in range(10):
+            s = socket.create_connection(("127.0.0.1", server.port))
+            s.sendall(request_text("POST", "/sdapi/v1/txt2img", {"prompt": "x", "steps": 1000}))
+            while client.get("/internal/pending-tasks")["size"] == 0:
+                time.sleep(0.005)
+            time.sleep(0.2)
+            begin = time.monotonic()
+            s.close()
+            while client.get("/internal/pending-tasks")["size"]:
+                time.sleep(0.002)
+            left.append(time.monotonic() - begin)
+        yield row("a client leaves, until its job is over, most", max(left) * 1e3, "ms",
+                  (step + 0.05) * 1e3, n=len(left))
+
+
+def case_load(args):
+    """64 jobs that wait, 64 streams, 184 requests more (of 256 connections)."""
+    streams = [request_text("GET", "/ebb/v1/events")] * 64
+    requests = [request_text("POST", "/sdapi/v1/txt2img",
+                             {"prompt": f"waits {i}", "steps": 1000, "width": 64, "height": 64})
+                for i in range(184)]
+    with Server(args.program, 50) as server:
+        client = Client(server.port)
+        before = server.memory_mb()
+        yield row("memory, idle", before, "MB")
+        yield from spread("ping, idle", timed(lambda: client.get("/internal/ping"), 500),
+                          (None, None))
+        with Held(server.port, streams) as read, Held(server.port, requests) as held:
+            time.sleep(1)
+            refused, waits = held.statuses.get("429", 0), client.get("/internal/pending-tasks")
+            alive = len(streams) + len(requests) - held.statuses.get("cut off", 0)
+            note = dict(streams=read.statuses.get("200", 0), waits=waits["size"],
+                        refused_429=refused, connections=alive)
+            yield from spread("ping, under load",
+                              timed(lambda: client.get("/internal/ping"), 2000), (None, 20), **note)
+            yield from spread("progress, under load",
+                              timed(lambda: client.get("/sdapi/v1/progress"), 500), (None, 20))
+            full = timed(lambda: expect(429, client.ask("POST", "/ebb/v1/jobs", job())), 100)
+            yield from spread("queue full, until 429", full, (5, None))
+            yield row("memory, under load", server.memory_mb(), "MB", 150)
+
+
+def expect(status, answer):
+    if answer[0] != status:
+        raise RuntimeError(f"status {answer[0]}, expected {status}: {answer[1][:200]}")
+
+
+def job_seconds(client, steps):
+    done = client.wait(client.post("/ebb/v1/jobs", job(steps))["id"])
+    return (done["completed"] - done["started"]) / steps
+
+
+def case_watchers(args):
+    """The time of a step (20 ms) with and without those who look, in turns."""
+    watchers = [request_text("GET", "/ebb/v1/events")] * 64
+    polls = [request_text("GET", "/sdapi/v1/progress")] * 36
+    alone, watched = [], []
+    with Server(args.program, 20) as server:
+        client = Client(server.port)
+        job_seconds(client, 10)
+        for _ in range(4):
+            alone.append(job_seconds(client, 100))
+            with Held(server.port, watchers), Held(server.port, polls, every=0.5):
+                watched.append(job_seconds(client, 100))
+    one, many = statistics.median(alone) * 1e3, statistics.median(watched) * 1e3
+    yield row("a step of 20 ms, alone", one, "ms")
+    yield row("a step of 20 ms, 64 streams and 36 who poll with previews", many, "ms")
+    yield row("what they add to a step", (many - one) / one * 100, "%", 3)
+
+
+def case_start(args):
+    ping, page = [], []
+    for _ in range(10):
+        with Server(args.program) as server:
+            server.kill()
+            begin = time.monotonic()
+            ping.append(server.start())
+            status, _ = Client(server.port).ask("GET", "/")
+            expect(200, (status, b""))
+            page.append(time.monotonic() - begin)
+    yield row("start to the first ping, most of 10", max(ping) * 1e3, "ms", 200)
+    yield row("start to the page, most of 10", max(page) * 1e3, "ms", 300)
+
+
+def case_kill(args):
+    """50 jobs, and kill -9 five times among them: each picture is there once."""
+    with Server(args.program, 20) as server:
+        client = Client(server.port)
+        wanted = [f"job {i:02}" for i in range(50)]
+        for prompt in wanted:
+            client.post("/ebb/v1/jobs", job(4, prompt=prompt))
+        for _ in range(5):
+            time.sleep(0.3 + 0.4 * random.random())
+            server.kill()
+            server.start()
+        client = Client(server.port)
+        while client.get("/internal/pending-tasks")["size"]:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        made = [p["prompt"] for p in client.get("/ebb/v1/images?limit=200")["images"]]
+        yield row("50 jobs, 5 x kill -9: lost", sum(p not in made for p in wanted), "jobs", 0)
+        twice = sum(made.count(p) - 1 for p in set(made))
+        yield row("50 jobs, 5 x kill -9: made twice", twice, "jobs", 0)
+
+
+def case_soak(args):
+    yield from (row(*one) for one in serve_soak.soak(args.program, args.minutes))
+
+
+CASES = {name[5:]: case for name, case in globals().items() if name.startswith("case_")}
+
+
+def machine():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return f"{line.split(':')[1].strip()}, {os.cpu_count()} threads"
+    return platform.machine()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=CASES,
+                        default=[name for name in CASES if name != "soak"])
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/ebb")
+    parser.add_argument("--minutes", type=float, default=10, help="of the soak")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/serve.jsonl")
+    args = parser.parse_args()
+    failed, facts = False, {"machine": machine(), "time": time.strftime("%F %H:%M")}
+    for name in args.cases:
+        try:
+            for r in CASES[name](args):
+                over = r["limit"] is not None and r["value"] > r["limit"]
+                limit = "" if r["limit"] is None else f"at most {r['limit']:g}"
+                print(f"{r['name']:68} {r['value']:10.2f} {r['unit']:5} {limit}"
+                      f"{'  OVER' if over else ''}", flush=True)
+                with args.out.open("a") as out:
+                    line = {"bench": "serve", "case": name, **r, "over": over, **facts}
+                    out.write(json.dumps(line) + "\n")
+        except (RuntimeError, OSError) as e:
+            failed = True
+            print(f"{name}: {e}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

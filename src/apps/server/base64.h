@@ -1,0 +1,16 @@
+// Base64 (RFC 4648, section 4).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace ebb::server {
+
+std::string base64(std::span<const uint8_t> bytes);
+// Blanks and line ends may stand anywhere, padding may be missing; none for other signs.
+std::optional<std::string> base64_decoded(std::string_view text);
+
+}  // namespace ebb::server

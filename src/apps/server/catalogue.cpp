@@ -1,0 +1,276 @@
+#include "apps/server/catalogue.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
+
+#include "adapters/adapter_file.h"
+#include "apps/cli/generate_flags.h"
+#include "apps/server/fault.h"
+#include "base/names.h"
+#include "io/tensor_file.h"
+#include "models/model.h"
+#include "pipeline/checkpoint_summary.h"
+#include "pipeline/component.h"
+#include "pipeline/file_hash.h"
+#include "pipeline/file_purpose.h"
+#include "pipeline/upscaler.h"
+#include "train/model_weights.h"
+
+namespace ebb::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t longest_name = 1024;
+
+bool is_model_file(const fs::path& p) {
+  const std::string ending = small_letters(p.extension().string());
+  return ending == ".safetensors" || ending == ".ckpt" || ending == ".pt" || ending == ".pth" ||
+         ending == ".bin";
+}
+
+std::optional<FileKind> kind_of(ModelKind kind) {
+  switch (kind) {
+    case ModelKind::denoiser: return FileKind::model;
+    case ModelKind::autoencoder: return FileKind::vae;
+    case ModelKind::text_encoder: return FileKind::text_encoder;
+    case ModelKind::control_network:
+    case ModelKind::image_encoder: return FileKind::control;
+    case ModelKind::upscaler: return FileKind::upscaler;
+    case ModelKind::adapter: return FileKind::lora;
+  }
+  return {};
+}
+
+// A checkpoint has parts of several kinds: the first of these names it.
+FileKind kind_of(const std::vector<Component>& components) {
+  for (const ModelKind k : {ModelKind::denoiser, ModelKind::control_network, ModelKind::upscaler,
+                            ModelKind::autoencoder, ModelKind::text_encoder})
+    for (const Component& c : components)
+      if (c.model->kind == k) return *kind_of(k);
+  return FileKind::model;
+}
+
+ModelDefaults defaults_of(const Component& denoiser) {
+  const GenerateOptions usual = cli::GenerateFlags().generate;
+  ModelDefaults out{.steps = usual.steps, .guidance = usual.guidance};
+  const auto latents = denoiser.model->latents(denoiser.config);
+  const int64_t side = denoiser.config.common().image_size * (latents ? latents->factor : 1);
+  if (side > 0) out.size = str(side, 'x', side);
+  // guidance is a condition of the network: nothing is evaluated with the negative prompt
+  if (is_told_guidance({.model = denoiser.model, .config = denoiser.config}))
+    out.unused.emplace_back("negative");
+  return out;
+}
+
+void read_header(CatalogueFile& f) {
+  const io::TensorFile file = io::TensorFile::open(f.path);
+  if (adapters::is_adapter(file)) {
+    f.kind = FileKind::lora;
+    return;
+  }
+  if (!embedding_title(file, f.path).empty()) {
+    f.kind = FileKind::embedding;
+    return;
+  }
+  auto components = recognise_components(train::shapes_of(file));
+  require(!components.empty(), "catalogue: the file ", purpose_of(file, f.path));
+  for (Component& c : components) examine(c, file);
+  f.kind = kind_of(components);
+  for (const Component& c : components)
+    if (c.model->kind == ModelKind::denoiser && f.defaults.size.empty()) f.defaults = defaults_of(c);
+  for (const Component& c : components)
+    if (c.model->kind == ModelKind::upscaler) f.scale = static_cast<double>(scale_of_upscaler(c));
+  for (const auto& [name, text] : summary_of(file, components, f.path))
+    if (name == "family") f.family = text;
+}
+
+// What cannot be read has a fault.
+void read_safely(CatalogueFile& f, std::optional<FileKind> kind) {
+  try {
+    read_header(f);
+  } catch (const std::exception& e) {
+    f.fault = e.what();
+    f.kind = kind.value_or(FileKind::model);
+  }
+}
+
+std::string unslashed(std::string_view text) {
+  std::string out(trimmed(text));
+  std::ranges::replace(out, '\\', '/');
+  return out;
+}
+
+// "NAME [0123456789]" without what stands in brackets.
+std::string without_hash(const std::string& text) {
+  const size_t at = text.rfind(" [");
+  return at != text.npos && text.ends_with(']') ? text.substr(0, at) : text;
+}
+
+bool is_hash_of(const CatalogueFile& f, const std::string& text) {
+  return text.size() >= 8 && !f.sha256.empty() && f.sha256.starts_with(small_letters(text));
+}
+
+std::string base_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+}  // namespace
+
+std::string_view name_of(FileKind kind) {
+  constexpr std::array<std::string_view, 7> names = {
+      "model", "vae", "text_encoder", "lora", "embedding", "upscaler", "control"};
+  return names[static_cast<size_t>(kind)];
+}
+
+std::string CatalogueFile::model_name() const {
+  std::string out = name;
+  std::ranges::replace(out, '/', '_');
+  return out;
+}
+
+Catalogue::Catalogue(std::vector<CatalogueFolder> folders)
+    : folders_(std::move(folders)), thread_([this](const std::stop_token& s) { work(s); }) {}
+
+void Catalogue::rescan() {
+  const std::lock_guard lock(mutex_);
+  wanted_ = scanning_ = true;
+  wake_.notify_all();
+}
+
+void Catalogue::wait_for_scan() const {
+  std::unique_lock lock(mutex_);
+  scanned_.wait(lock, [&] { return !scanning_; });
+}
+
+bool Catalogue::scanning() const {
+  const std::lock_guard lock(mutex_);
+  return scanning_;
+}
+
+void Catalogue::work(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, stop, [&] { return wanted_; });
+      if (stop.stop_requested()) return;
+      wanted_ = false;
+    }
+    scan(stop);
+    {
+      const std::lock_guard lock(mutex_);
+      scanning_ = wanted_;
+      scanned_.notify_all();
+    }
+    hash(stop);
+  }
+}
+
+void Catalogue::scan(const std::stop_token& stop) {
+  const std::vector<CatalogueFile> before = all();
+  std::vector<CatalogueFile> found;
+  for (const CatalogueFolder& folder : folders_) {
+    std::error_code error;
+    const auto how = fs::directory_options::skip_permission_denied |
+                     fs::directory_options::follow_directory_symlink;
+    for (fs::recursive_directory_iterator i(folder.path, how, error), end;
+         !error && i != end && !stop.stop_requested(); i.increment(error)) {
+      std::error_code unreadable;
+      if (i.depth() > 16) i.disable_recursion_pending();
+      if (!is_model_file(i->path()) || !i->is_regular_file(unreadable)) continue;
+      CatalogueFile f;
+      f.path = i->path().string();
+      f.file = i->path().lexically_relative(folder.path).generic_string();
+      f.name = fs::path(f.file).replace_extension().generic_string();
+      f.bytes = static_cast<int64_t>(i->file_size(unreadable));
+      f.modified = i->last_write_time(unreadable).time_since_epoch().count();
+      if (std::ranges::find(found, f.path, &CatalogueFile::path) != found.end()) continue;
+      const auto old = std::ranges::find(before, f.path, &CatalogueFile::path);
+      if (old != before.end() && old->bytes == f.bytes && old->modified == f.modified) {
+        found.push_back(*old);
+        continue;
+      }
+      read_safely(f, folder.kind);
+      found.push_back(std::move(f));
+    }
+  }
+  std::ranges::sort(found, {}, [](const auto& f) { return small_letters(f.name); });
+  const std::lock_guard lock(mutex_);
+  files_ = std::move(found);
+}
+
+// Files of checkpoints are large: names are there long before hashes.
+void Catalogue::hash(const std::stop_token& stop) {
+  for (const CatalogueFile& f : all()) {
+    if (!f.sha256.empty() || !f.fault.empty()) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (wanted_ || stop.stop_requested()) return;
+    }
+    FileHash hash(f.path);
+    std::unique_lock lock(mutex_);
+    while (!hash.done() && !wanted_ && !stop.stop_requested())
+      wake_.wait_for(lock, stop, std::chrono::milliseconds(20), [&] { return wanted_; });
+    if (!hash.done()) return;
+    const std::string digits = hash.hex();
+    for (CatalogueFile& own : files_)
+      if (own.path == f.path && own.modified == f.modified) own.sha256 = digits;
+  }
+}
+
+std::vector<CatalogueFile> Catalogue::all(FileKind kind) const {
+  std::vector<CatalogueFile> out = all();
+  std::erase_if(out, [&](const CatalogueFile& f) { return f.kind != kind; });
+  return out;
+}
+
+std::vector<CatalogueFile> Catalogue::all() const {
+  const std::lock_guard lock(mutex_);
+  return files_;
+}
+
+std::optional<CatalogueFile> Catalogue::lookup(FileKind kind, std::string_view asked) const {
+  const std::vector<CatalogueFile> files = all(kind);
+  const std::string text = unslashed(asked), plain = without_hash(text);
+  using Match = std::function<bool(const CatalogueFile&)>;
+  const std::array<Match, 9> matches = {
+      [&](const CatalogueFile& f) { return f.title() == text; },
+      [&](const CatalogueFile& f) { return f.file == text || f.file == plain; },
+      [&](const CatalogueFile& f) { return f.name == text || f.name == plain; },
+      [&](const CatalogueFile& f) { return f.model_name() == plain; },
+      [&](const CatalogueFile& f) { return base_of(f.file) == plain; },
+      [&](const CatalogueFile& f) { return base_of(f.name) == plain; },
+      [&](const CatalogueFile& f) { return small_letters(f.name) == small_letters(plain); },
+      [&](const CatalogueFile& f) { return is_hash_of(f, text); },
+      [&](const CatalogueFile& f) { return f.path == text; },
+  };
+  if (text.empty()) return {};
+  for (const Match& m : matches)
+    if (const auto at = std::ranges::find_if(files, m); at != files.end()) return *at;
+  return {};
+}
+
+CatalogueFile Catalogue::find(FileKind kind, std::string_view text,
+                              const std::string& field) const {
+  if (text.size() > longest_name)
+    throw HttpFault(400, "not_found", str(field, ": the name is not in the catalogue"), field);
+  if (const auto f = lookup(kind, text)) {
+    if (!f->fault.empty()) throw HttpFault(422, "bad_file", str(field, ": ", f->fault), field);
+    return *f;
+  }
+  std::vector<std::string> names;
+  for (const CatalogueFile& f : all(kind)) names.push_back(f.name);
+  throw HttpFault(
+      400, "not_found",
+      str(field, ": '", printable(text), "' is not in the catalogue",
+          names.empty() ? str("; it has no ", name_of(kind), " files") : suggestion(text, names)),
+      field);
+}
+
+std::optional<CatalogueFile> Catalogue::by_path(std::string_view path) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::ranges::find(files_, path, &CatalogueFile::path);
+  return at == files_.end() ? std::nullopt : std::optional(*at);
+}
+
+}  // namespace ebb::server

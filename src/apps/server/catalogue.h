@@ -1,0 +1,87 @@
+// Catalogue: the model files of some folders, by what is in them. Names of requests are looked up
+// here; no path is made of them. A thread of its own reads headers and computes hashes.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace ebb::server {
+
+enum class FileKind : uint8_t { model, vae, text_encoder, lora, embedding, upscaler, control };
+std::string_view name_of(FileKind kind);  // "model"
+
+// What `ebb generate` takes where nothing says another; of denoisers.
+struct ModelDefaults {
+  std::string size;  // pixels: "512x512"; "" where it is not known
+  int64_t steps = 0;
+  double guidance = 0;
+  std::vector<std::string> unused;  // settings without effect on its pictures
+};
+
+struct CatalogueFile {
+  FileKind kind = FileKind::model;
+  std::string path;    // where it lies
+  std::string file;    // from its folder on, with / between
+  std::string name;    // that without ending
+  std::string sha256;  // "" until it is known
+  std::string family;  // "Stable Diffusion XL"; "" where it is not known
+  std::string fault;   // why it cannot be used; "" where it can
+  double scale = 0;    // of an upscaler
+  ModelDefaults defaults;
+  int64_t bytes = 0, modified = 0;
+
+  std::string hash() const { return sha256.substr(0, 10); }
+  // As A1111 shows it: "NAME.safetensors [0123456789]", without the hash until it is known.
+  std::string title() const { return sha256.empty() ? file : file + " [" + hash() + "]"; }
+  std::string model_name() const;  // folders joined by _
+};
+
+// A folder, and what its files are if they do not say it themselves.
+struct CatalogueFolder {
+  std::string path;
+  std::optional<FileKind> kind = {};
+};
+
+class Catalogue {
+ public:
+  explicit Catalogue(std::vector<CatalogueFolder> folders);
+  ~Catalogue() = default;
+  Catalogue(const Catalogue&) = delete;
+  Catalogue& operator=(const Catalogue&) = delete;
+
+  void rescan();               // soon, by its thread
+  void wait_for_scan() const;  // until headers are read
+  bool scanning() const;
+
+  std::vector<CatalogueFile> all(FileKind kind) const;  // sorted by name
+  std::vector<CatalogueFile> all() const;
+  // By title, name, file, base name, SHA-256 or its first digits, or path, in this order. Throws
+  // HttpFault: 400 "not in the catalogue" with the nearest names, or the file's own fault. `field`:
+  // of the request.
+  CatalogueFile find(FileKind kind, std::string_view text, const std::string& field) const;
+  // The same; none where there is none.
+  std::optional<CatalogueFile> lookup(FileKind kind, std::string_view text) const;
+  std::optional<CatalogueFile> by_path(std::string_view path) const;
+  const std::vector<CatalogueFolder>& folders() const { return folders_; }
+
+ private:
+  void work(const std::stop_token& stop);
+  void scan(const std::stop_token& stop);
+  void hash(const std::stop_token& stop);
+
+  std::vector<CatalogueFolder> folders_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable_any wake_, scanned_;
+  std::vector<CatalogueFile> files_;
+  bool wanted_ = true, scanning_ = true;
+  std::jthread thread_;  // last: it ends before the rest
+};
+
+}  // namespace ebb::server

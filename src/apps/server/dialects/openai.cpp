@@ -1,0 +1,353 @@
+// The OpenAI images API.
+#include <algorithm>
+
+#include "apps/server/base64.h"
+#include "apps/server/multipart.h"
+#include "apps/server/pictures.h"
+#include "apps/server/service.h"
+#include "base/names.h"
+
+namespace ebb::server::dialects {
+namespace {
+
+Reply render_openai(const HttpFault& f, const Request& r) {
+  Reply out = render_fault(f, r);
+  const std::string type = f.status == 401   ? "authentication_error"
+                           : f.status == 429 ? "rate_limit_error"
+                           : f.status < 500  ? "invalid_request_error"
+                                             : "server_error";
+  out.body = json_text({{"error",
+                         {{"message", f.what()},
+                          {"type", type},
+                          {"param", f.field.empty() ? Json() : Json(f.field)},
+                          {"code", f.status == 429 ? "rate_limit_exceeded" : f.code}}}});
+  return out;
+}
+
+// How the answer is to be.
+struct Wanted {
+  std::string format = "png", size, quality, background, event = "image_generation";
+  bool url = false, stream = false;
+  int64_t partials = 0;
+};
+
+// Names of the vendor's models mean the one that is there.
+void set_model(SettingsBuilder& to, const std::string& name, Service& s) {
+  for (const char* own : {"dall-e", "gpt-image", "chatgpt-image"})
+    if (name.empty() || small_letters(name).starts_with(own)) return;
+  if (!s.catalogue().lookup(FileKind::model, name))
+    throw HttpFault(404, "model_not_found", str("the model '", printable(name), "' does not exist"),
+                    "model");
+  to.set("model", name);
+}
+
+// sd.cpp's clients hide settings in the prompt.
+std::string without_extra(std::string prompt, Json& extra) {
+  constexpr std::string_view open = "<sd_cpp_extra_args>", close = "</sd_cpp_extra_args>";
+  const size_t from = prompt.find(open), to = prompt.find(close);
+  if (from == prompt.npos || to == prompt.npos || to < from) return prompt;
+  extra = read_json(std::string_view(prompt).substr(from + open.size(), to - from - open.size()));
+  return prompt.erase(from, to + close.size() - from);
+}
+
+// ebb's own settings: flat, in an object `ebb`, or in sd.cpp's.
+void set_extras(SettingsBuilder& to, JsonReader& r) {
+  if (const auto v = r.text("negative_prompt")) to.set("negative", *v, "negative_prompt");
+  if (const Json* v = r.any("seed")) to.set("seed", *v);
+  if (const auto v = r.integer("steps", 1, 1000)) to.set("steps", *v);
+  if (const auto v = r.number("guidance_scale")) to.set("guidance", *v, "guidance_scale");
+  if (const auto v = r.text("sampler")) to.set("sampler", *v);
+  if (const Json* v = r.any("lora")) to.set("lora", *v);
+  if (const Json* own = r.object("ebb"))
+    for (const auto& [name, value] : own->items()) to.set(name, value);
+}
+
+// Half of the usual steps, or half more.
+void set_quality(SettingsBuilder& to, const std::string& quality) {
+  const double factor = quality == "low" ? 0.5 : quality == "high" || quality == "hd" ? 1.5 : 1;
+  for (const char* known : {"", "auto", "low", "medium", "high", "standard", "hd"})
+    if (quality == known) {
+      if (factor == 1 || to.has("steps")) return;
+      const auto usual = static_cast<double>(cli::GenerateFlags().generate.steps);
+      to.set("steps", static_cast<int64_t>(usual * factor), "quality");
+      return;
+    }
+  fail_field("quality", "must be auto, low, medium, high, standard or hd");
+}
+
+void set_size(SettingsBuilder& to, const std::string& size) {
+  if (size.empty() || size == "auto") return;
+  const size_t x = size.find('x');
+  const auto digits = [](const std::string& s) {
+    return !s.empty() && s.size() < 6 && s.find_first_not_of("0123456789") == s.npos;
+  };
+  if (x == size.npos || !digits(size.substr(0, x)) || !digits(size.substr(x + 1)))
+    fail_field("size", "must be WIDTHxHEIGHT or auto");
+  to.set("size",
+         str(std::stoll(size.substr(0, x)) / 8 * 8, 'x', std::stoll(size.substr(x + 1)) / 8 * 8));
+}
+
+// Fields of generations, edits and variations alike.
+Wanted read_common(Service& s, SettingsBuilder& to, JsonReader& r) {
+  Wanted out;
+  Json extra = Json::object();
+  const std::string prompt = without_extra(r.text("prompt").value_or(""), extra);
+  to.set("prompt", prompt);
+  set_model(to, r.text("model").value_or(""), s);
+  to.set("n", r.integer("n", 1, 10).value_or(1));
+  out.size = r.text("size").value_or("auto");
+  set_size(to, out.size);
+  set_extras(to, r);
+  JsonReader more(extra);
+  set_extras(to, more);
+  out.quality = r.text("quality").value_or("");
+  set_quality(to, out.quality);
+  out.format = r.text("output_format").value_or("png");
+  out.url = r.text("response_format").value_or("b64_json") == "url";
+  out.background = r.text("background").value_or("");
+  if (out.background == "transparent")
+    throw HttpFault(400, "invalid_value", "background: pictures are not transparent", "background");
+  out.stream = r.truth("stream").value_or(false);
+  out.partials = r.integer("partial_images", 0, 3).value_or(0);
+  JobSpec& spec = to.spec();
+  const auto format = io::picture_format("." + out.format);
+  if (!format) fail_field("output_format", "must be png, jpeg or webp");
+  spec.format = *format;
+  spec.quality = static_cast<int>(
+      std::max<int64_t>(r.integer("output_compression", 0, 100).value_or(spec.quality), 1));
+  spec.keeps = false;
+  return out;
+}
+
+Json facts_of(const Wanted& w) {
+  Json out = {{"output_format", w.format}, {"size", w.size}};
+  if (!w.quality.empty()) out["quality"] = w.quality;
+  if (!w.background.empty()) out["background"] = w.background;
+  return out;
+}
+
+Json usage() {
+  return {{"input_tokens", 0},
+          {"output_tokens", 0},
+          {"total_tokens", 0},
+          {"input_tokens_details", {{"text_tokens", 0}, {"image_tokens", 0}}}};
+}
+
+std::string coded(std::string_view bytes) {
+  return base64({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+}
+
+void check_end(const JobView& v) {
+  if (v.error.status != 0) throw HttpFault(v.error.status, v.error.code, v.error.message);
+  if (v.status == JobStatus::cancelled) throw HttpFault(500, "cancelled", "the job was cancelled");
+}
+
+Reply whole_answer(Service& s, const JobView& v, const Wanted& w) {
+  check_end(v);
+  Json data = Json::array();
+  for (const JobImage& i : v.images)
+    if (w.url)
+      data.push_back({{"url", "/ebb/v1/images/" + i.id}});
+    else if (const auto bytes = s.store().bytes(i.id))
+      data.push_back({{"b64_json", coded(*bytes)}});
+  Json out = {{"created", static_cast<int64_t>(v.job->created)}, {"data", std::move(data)}};
+  out.update(facts_of(w));
+  out["usage"] = usage();
+  return {.body = json_text(out)};
+}
+
+// ---- streams
+std::string event_text(const Json& data) {
+  return str("event: ", data["type"].get<std::string>(), "\ndata: ", json_text(data), "\n\n");
+}
+
+Json error_event(const HttpFault& f) {
+  return {
+      {"type", "error"},
+      {"error",
+       {{"message", f.what()}, {"type", "server_error"}, {"param", nullptr}, {"code", f.code}}}};
+}
+
+// Partial pictures of the job that runs, as many as are wanted at most, then the finished ones.
+class Partials : public std::enable_shared_from_this<Partials> {
+ public:
+  Partials(Service& s, std::shared_ptr<EventStream> to, Wanted w)
+      : service_(s), to_(std::move(to)), wanted_(std::move(w)) {}
+
+  void start(const Call& c, JobSpec spec) {
+    const auto job = service_.queue().submit(std::move(spec));
+    id_ = job->id;
+    if (wanted_.partials > 0)
+      subscriber_ = service_.queue().subscribe(
+          [self = shared_from_this()](const Event& e) { self->came(e); });
+    c.exchange->on_leave([self = shared_from_this()] { self->left(); });
+    service_.queue().when_finished(id_, [self = shared_from_this()](const JobView& v) {
+      self->service_.codec().add([self, v] { self->finish(v); });
+    });
+  }
+
+ private:
+  // Under the queue's lock.
+  void came(const Event& e) {
+    if (e.name != "step" || e.data["job"] != id_ || e.data["preview_id"] == 0) return;
+    service_.codec().add([self = shared_from_this()] { self->send_partial(); });
+  }
+  void send_partial() {
+    const auto p = service_.preview();
+    const std::lock_guard lock(mutex_);
+    if (ended_ || !p || p->job != id_ || p->number == seen_ || sent_ >= wanted_.partials) return;
+    seen_ = p->number;
+    const auto bytes = io::encode_picture(*io::picture_format("." + wanted_.format), p->pixels);
+    Json data = {{"type", wanted_.event + ".partial_image"},
+                 {"b64_json", base64(bytes)},
+                 {"partial_image_index", sent_++},
+                 {"created_at", static_cast<int64_t>(unix_time())}};
+    data.update(facts_of(wanted_));
+    to_->send(event_text(data));
+  }
+  void finish(const JobView& v) {
+    service_.queue().unsubscribe(subscriber_);
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    try {
+      check_end(v);
+      for (const JobImage& i : v.images) {
+        const auto bytes = service_.store().bytes(i.id);
+        if (!bytes) continue;
+        Json data = {{"type", wanted_.event + ".completed"},
+                     {"b64_json", coded(*bytes)},
+                     {"created_at", static_cast<int64_t>(unix_time())},
+                     {"usage", usage()}};
+        data.update(facts_of(wanted_));
+        to_->send(event_text(data));
+      }
+    } catch (const HttpFault& f) {
+      to_->send(event_text(error_event(f)));
+    }
+    to_->close();
+  }
+  void left() {
+    service_.queue().unsubscribe(subscriber_);
+    service_.queue().cancel(id_);
+  }
+
+  Service& service_;
+  std::shared_ptr<EventStream> to_;
+  Wanted wanted_;
+  std::string id_;
+  int64_t subscriber_ = 0, sent_ = 0, seen_ = 0;
+  bool ended_ = false;
+  std::mutex mutex_;
+};
+
+void answer(const Call& c, SettingsBuilder& to, const Wanted& w) {
+  JobSpec spec = to.finish();
+  spec.client = c.request->remote;
+  Service& s = c.service;
+  if (!w.stream)
+    return s.answer_when_done(c, std::move(spec),
+                              [&s, w](const JobView& v) { return whole_answer(s, v, w); });
+  auto stream = c.exchange->stream();
+  if (!stream) throw HttpFault(503, "too_many_streams", "too many clients read events");
+  std::make_shared<Partials>(s, std::move(stream), w)->start(c, std::move(spec));
+}
+
+void generations(const Call& c) {
+  const Json body = read_json(c.request->body);
+  JsonReader r(body);
+  const SettingsSource source = c.service.source();
+  SettingsBuilder to(source);
+  const Wanted w = read_common(c.service, to, r);
+  if (!r.text("prompt")) fail_field("prompt", "is missing");
+  answer(c, to, w);
+}
+
+// The fields of a form as an object, and its files.
+struct Form {
+  Json fields = Json::object();
+  std::vector<std::string_view> images;
+  std::string_view mask;
+};
+
+Form read_form(const Request& r) {
+  if (!Guard::accepted(r.header("content-type"), "multipart/form-data"))
+    throw HttpFault(415, "unsupported_media_type", "Content-Type must be multipart/form-data");
+  Form out;
+  for (const Part& p : read_multipart(r.header("content-type"), r.body)) {
+    if (p.name == "image" || p.name == "image[]")
+      out.images.push_back(p.body);
+    else if (p.name == "mask")
+      out.mask = p.body;
+    else
+      out.fields[p.name] = std::string(p.body);
+  }
+  constexpr size_t most = 16;
+  if (out.images.empty()) fail_field("image", "is missing");
+  if (out.images.size() > most) fail_field("image", "more than ", most, " pictures");
+  if (out.images.size() > 1)
+    fail_field("image", "ebb has no network that reads several pictures (got ", out.images.size(),
+               ")");
+  return out;
+}
+
+// Image to image; with a mask its transparent part is generated. The picture's own size.
+void from_image(const Call& c, const char* event, double strength) {
+  const Form form = read_form(*c.request);
+  JsonReader r(form.fields);
+  const SettingsSource source = c.service.source();
+  SettingsBuilder to(source);
+  Wanted w = read_common(c.service, to, r);
+  w.event = event;
+  const Tensor image = decoded_picture(form.images[0], "image");
+  to.picture("init", image);
+  if (!to.has("size")) {
+    const int64_t h = std::max<int64_t>(image.shape()[0] / 8 * 8, 8),
+                  wide = std::max<int64_t>(image.shape()[1] / 8 * 8, 8);
+    to.set("size", str(wide, 'x', h));
+    w.size = str(wide, 'x', h);
+  }
+  if (!to.has("strength")) to.set("strength", strength);
+  if (!form.mask.empty())
+    to.picture("mask", decoded_mask(form.mask, MaskRule::transparent, "mask"));
+  answer(c, to, w);
+}
+
+Json model_json(const CatalogueFile& f) {
+  return {{"id", f.model_name()}, {"object", "model"}, {"created", 0}, {"owned_by", "ebb"}};
+}
+
+void models(const Call& c) {
+  Json data = Json::array();
+  for (const CatalogueFile& f : c.service.catalogue().all(FileKind::model))
+    if (f.fault.empty()) data.push_back(model_json(f));
+  c.reply({{"object", "list"}, {"data", std::move(data)}});
+}
+
+void model(const Call& c) {
+  const auto f = c.service.catalogue().lookup(FileKind::model, c.parts.at(0));
+  if (!f) throw HttpFault(404, "model_not_found", "the model does not exist", "model");
+  c.reply(model_json(*f));
+}
+
+std::vector<Route> routes() {
+  const RouteAccess form{.accepts = "multipart/form-data"};
+  constexpr double edit = 0.75, vary = 0.75;
+  return {
+      {"POST", "/v1/images/generations", generations},
+      {"POST", "/v1/images/edits", [](const Call& c) { from_image(c, "image_edit", edit); },
+       On::codec, large_body, form},
+      {"POST", "/v1/images/variations",
+       [](const Call& c) { from_image(c, "image_generation", vary); }, On::codec, large_body, form},
+      {"GET", "/v1/models", models},
+      {"GET", "/v1/models/{}", model},
+  };
+}
+
+}  // namespace
+
+const Dialect& openai() {
+  static const Dialect d{"openai", routes, render_openai};
+  return d;
+}
+
+}  // namespace ebb::server::dialects

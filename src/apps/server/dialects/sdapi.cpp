@@ -1,0 +1,114 @@
+// A1111's API: txt2img, img2img and their answers.
+#include <ctime>
+
+#include "apps/server/base64.h"
+#include "apps/server/sdapi/request.h"
+#include "base/version.h"
+#include "pipeline/infotext.h"
+
+namespace ebb::server::dialects {
+namespace {
+
+using sdapi::Task;
+
+std::string timestamp(double time) {
+  const auto seconds = static_cast<std::time_t>(time);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d%H%M%S", &local);
+  return text;
+}
+
+// What A1111's clients parse a second time.
+std::string info_text(const JobView& v, const Json& echoed) {
+  const cli::GenerateFlags& o = v.job->spec.flags;
+  Json seeds = Json::array(), subseeds = Json::array(), texts = Json::array(),
+       prompts = Json::array(), negatives = Json::array();
+  for (const JobImage& i : v.images) {
+    const Infotext text = parse_infotext(i.parameters);
+    const std::string subseed = text.value("Variation seed");
+    seeds.push_back(i.seed);
+    subseeds.push_back(subseed.empty() ? Json(-1) : Json::parse(subseed, nullptr, false));
+    texts.push_back(i.parameters);
+    prompts.push_back(o.prompt), negatives.push_back(o.negative);
+  }
+  const Infotext first = parse_infotext(v.images.empty() ? "" : v.images[0].parameters);
+  Json extra = Json::object();
+  for (const auto& [key, value] : first.values) extra[key] = value;
+  return json_text({{"prompt", o.prompt},
+                    {"all_prompts", prompts},
+                    {"negative_prompt", o.negative},
+                    {"all_negative_prompts", negatives},
+                    {"seed", uint64_t{o.generate.seed}},
+                    {"all_seeds", seeds},
+                    {"subseed", subseeds.empty() ? Json(-1) : subseeds[0]},
+                    {"all_subseeds", subseeds},
+                    {"subseed_strength", echoed.value("subseed_strength", Json(0))},
+                    {"width", echoed["width"]},
+                    {"height", echoed["height"]},
+                    {"sampler_name", o.generate.sampler},
+                    {"cfg_scale", o.generate.guidance},
+                    {"steps", o.generate.steps},
+                    {"batch_size", o.generate.batch},
+                    {"restore_faces", false},
+                    {"face_restoration_model", nullptr},
+                    {"sd_model_name", first.value("Model")},
+                    {"sd_model_hash", first.value("Model hash")},
+                    {"sd_vae_name", first.value("VAE").empty() ? Json() : Json(first.value("VAE"))},
+                    {"sd_vae_hash", nullptr},
+                    {"seed_resize_from_w", echoed["seed_resize_from_w"]},
+                    {"seed_resize_from_h", echoed["seed_resize_from_h"]},
+                    {"denoising_strength", echoed["denoising_strength"]},
+                    {"extra_generation_params", extra},
+                    {"index_of_first_image", 0},
+                    {"infotexts", texts},
+                    {"styles", Json::array()},
+                    {"job_timestamp", timestamp(v.started)},
+                    {"clip_skip", o.clip_skip == 0 ? 1 : o.clip_skip},
+                    {"is_using_inpainting_conditioning", false},
+                    {"version", str("ebb ", version)}});
+}
+
+void generate(const Call& c, Task task) {
+  sdapi::Asked asked = sdapi::read_request(c.service, *c.request, task);
+  Headers headers;
+  if (!asked.ignored.empty()) {
+    std::string names;
+    for (const std::string& n : asked.ignored)
+      if (names.size() < 1000) names += (names.empty() ? "" : ", ") + n;
+    headers.emplace_back("X-Ebb-Ignored", names);
+  }
+  c.service.answer_when_done(
+      c, std::move(asked.spec),
+      [&s = c.service, echoed = asked.echoed, sends = asked.sends_images,
+       headers](const JobView& v) {
+        if (v.error.status != 0) throw HttpFault(v.error.status, v.error.code, v.error.message);
+        Json images = Json::array();
+        for (const JobImage& i : v.images)
+          if (const auto bytes = sends ? s.store().bytes(i.id) : std::nullopt)
+            images.push_back(
+                base64({reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()}));
+        return Reply{.body = json_text({{"images", std::move(images)},
+                                        {"parameters", echoed},
+                                        {"info", info_text(v, echoed)}}),
+                     .headers = headers};
+      });
+}
+
+std::vector<Route> routes() {
+  const auto route = [](const char* path, Task task) {
+    return Route{"POST", path, [task](const Call& c) { generate(c, task); }, On::codec, large_body};
+  };
+  return sdapi::with_prefixes(
+      {route("/sdapi/v1/txt2img", Task::txt2img), route("/sdapi/v1/img2img", Task::img2img)});
+}
+
+}  // namespace
+
+const Dialect& sdapi() {
+  static const Dialect d{"sdapi", routes, sdapi::render_fault};
+  return d;
+}
+
+}  // namespace ebb::server::dialects

@@ -1,0 +1,186 @@
+// A1111's API: what pictures say, larger pictures, ControlNet's maps.
+#include <algorithm>
+
+#include "apps/server/base64.h"
+#include "apps/server/pictures.h"
+#include "apps/server/sdapi/request.h"
+#include "base/names.h"
+#include "io/image.h"
+#include "pipeline/control.h"
+#include "pipeline/infotext.h"
+
+namespace ebb::server::dialects {
+namespace {
+
+void png_info(const Call& c) {
+  const Json body = read_json(c.request->body);
+  JsonReader r(body);
+  const std::string bytes = picture_bytes(r.text("image").value_or(""), "image");
+  const Tensor pixels = decoded_picture(bytes, "image");  // whether it is one
+  const auto text =
+      io::picture_text({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "image");
+  const auto at = text.find("parameters");
+  const std::string info = at == text.end() ? "" : at->second;
+  const Infotext parsed = parse_infotext(info);
+  Json parameters = Json::object();
+  if (!info.empty()) {
+    parameters["Prompt"] = parsed.prompt, parameters["Negative prompt"] = parsed.negative;
+    for (const auto& [key, value] : parsed.values) parameters[key] = value;
+    const std::string size = parsed.value("Size");
+    if (const size_t x = size.find('x'); x != size.npos)
+      parameters["Size-1"] = size.substr(0, x), parameters["Size-2"] = size.substr(x + 1);
+  }
+  Json items = Json::object();
+  for (const auto& [key, value] : text) items[key] = value;
+  c.reply({{"info", info}, {"items", items}, {"parameters", parameters}});
+}
+
+// ---- extras
+void set_upscaler(const Call& c, JobSpec& spec, const std::string& name) {
+  UpscaleSettings& u = spec.upscale;
+  if (same_name(name, "None")) u.scale = 1, u.width = u.height = 0;
+  if (same_name(name, "None") || same_name(name, "Lanczos") || same_name(name, "Nearest")) {
+    u.upscaler = same_name(name, "Nearest") ? "nearest" : "lanczos";
+    return;
+  }
+  std::string file = name;  // Easy Diffusion's names
+  if (same_name(name, "R-ESRGAN 4x+")) file = "RealESRGAN_x4plus";
+  if (same_name(name, "R-ESRGAN 4x+ Anime6B")) file = "RealESRGAN_x4plus_anime_6B";
+  u.upscaler = c.service.catalogue().find(FileKind::upscaler, file, "upscaler_1").path;
+}
+
+// Without the pictures.
+JobSpec read_extras(const Call& c, JsonReader& r) {
+  JobSpec spec;
+  spec.kind = JobKind::upscale;
+  spec.client = c.request->remote;
+  spec.keeps = false;
+  for (const char* f : {"gfpgan_visibility", "codeformer_visibility"})
+    if (r.number(f).value_or(0) != 0) fail_field(f, "ebb restores no faces");
+  if (const auto second = r.text("upscaler_2");
+      second && !same_name(*second, "None") &&
+      r.number("extras_upscaler_2_visibility").value_or(0) > 0)
+    fail_field("upscaler_2", "ebb mixes no two upscalers");
+  r.skip({"show_extras_results", "codeformer_weight", "upscale_first",
+          "extras_upscaler_2_visibility"});
+  UpscaleSettings& u = spec.upscale;
+  u.scale = r.number("upscaling_resize").value_or(2);
+  if (u.scale <= 0 || u.scale > 16)
+    fail_field("upscaling_resize", "must be more than 0, at most 16");
+  u.crop = r.truth("upscaling_crop").value_or(true);
+  const int64_t w = r.integer("upscaling_resize_w", 1, 8192).value_or(512),
+                h = r.integer("upscaling_resize_h", 1, 8192).value_or(512);
+  if (r.integer("resize_mode", 0, 1).value_or(0) == 1) u.width = w, u.height = h;
+  set_upscaler(c, spec, r.text("upscaler_1").value_or("None"));
+  spec.format = sdapi::format_of(c.service.options().get("samples_format"));
+  return spec;
+}
+
+void add_image(JobSpec& spec, const std::string& text, const std::string& field) {
+  constexpr int64_t most = 67'000'000;  // pixels that come out
+  const Tensor pixels = decoded_picture(picture_bytes(text, field), field);
+  const auto [h, w] = upscaled_size(pixels, spec.upscale);
+  if (h * w > most) fail_field("upscaling_resize", "makes ", h * w, " pixels, more than ", most);
+  spec.inputs = {{"image", io::encode_png(pixels)}};
+  spec.upscale.image = "image";
+}
+
+std::string image_of(Service& s, const JobView& v) {
+  if (v.error.status != 0) throw HttpFault(v.error.status, v.error.code, v.error.message);
+  const auto bytes = v.images.empty() ? std::nullopt : s.store().bytes(v.images[0].id);
+  if (!bytes) throw HttpFault(500, "cancelled", "the job was cancelled");
+  return base64({reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()});
+}
+
+void extra_single(const Call& c) {
+  const Json body = read_json(c.request->body);
+  JsonReader r(body);
+  JobSpec spec = read_extras(c, r);
+  add_image(spec, r.text("image").value_or(""), "image");
+  c.service.answer_when_done(c, std::move(spec), [&s = c.service](const JobView& v) {
+    return Reply{.body = json_text({{"image", image_of(s, v)}, {"html_info", ""}})};
+  });
+}
+
+// One job after the other, so that none takes the queue.
+struct Batch {
+  std::vector<JobSpec> left;  // the last one is the next
+  Json images = Json::array();
+};
+
+void run_batch(const Call& c, const std::shared_ptr<Batch>& batch) {
+  if (batch->left.empty()) return c.reply({{"images", batch->images}, {"html_info", ""}});
+  const auto job = c.service.queue().submit(std::move(batch->left.back()));
+  batch->left.pop_back();
+  c.exchange->on_leave([&s = c.service, id = job->id] { s.queue().cancel(id); });
+  c.service.queue().when_finished(job->id, [c, batch](const JobView& v) {
+    c.service.codec().add([c, batch, v] {
+      try {
+        batch->images.push_back(image_of(c.service, v));
+        run_batch(c, batch);
+      } catch (const HttpFault& f) {
+        c.reply(sdapi::render_fault(f, *c.request));
+      }
+    });
+  });
+}
+
+void extra_batch(const Call& c) {
+  const Json body = read_json(c.request->body);
+  JsonReader r(body);
+  const JobSpec spec = read_extras(c, r);
+  const Json* images = r.array("imageList");
+  if (!images || images->empty()) fail_field("imageList", "is missing");
+  constexpr size_t most = 17;
+  if (images->size() > most) fail_field("imageList", "more than ", most, " pictures");
+  const auto batch = std::make_shared<Batch>();
+  for (const Json& one : *images) {
+    if (!one.is_object()) fail_field("imageList", "must be a list of objects");
+    JsonReader image(one);
+    batch->left.push_back(spec);
+    add_image(batch->left.back(), image.text("data").value_or(""), "imageList");
+  }
+  std::ranges::reverse(batch->left);
+  run_batch(c, batch);
+}
+
+// ---- ControlNet
+void detect(const Call& c) {
+  const Json body = read_json(c.request->body);
+  JsonReader r(body);
+  const std::string module = small_letters(r.text("controlnet_module").value_or("none"));
+  const Json* images = r.array("controlnet_input_images");
+  if (!images || images->empty()) fail_field("controlnet_input_images", "No image selected");
+  Json out = Json::array();
+  for (const Json& one : *images) {
+    if (!one.is_string()) fail_field("controlnet_input_images", "must be a list of texts");
+    const Tensor image =
+        decoded_picture(picture_bytes(one.get_ref<const std::string&>(), "controlnet_input_images"),
+                        "controlnet_input_images");
+    try {
+      out.push_back(base64(io::encode_png(io::convert_channels(control_image(module, image), 3))));
+    } catch (const Error& e) {
+      fail_field("controlnet_module", "Module not available: ", e.what());
+    }
+  }
+  c.reply({{"images", out}, {"info", "Success"}});
+}
+
+std::vector<Route> routes() {
+  return sdapi::with_prefixes({
+      {"POST", "/sdapi/v1/png-info", png_info, On::codec, large_body},
+      {"POST", "/sdapi/v1/extra-single-image", extra_single, On::codec, large_body},
+      {"POST", "/sdapi/v1/upscale", extra_single, On::codec, large_body},  // koboldcpp's name
+      {"POST", "/sdapi/v1/extra-batch-images", extra_batch, On::codec, large_body},
+      {"POST", "/controlnet/detect", detect, On::codec, large_body},
+  });
+}
+
+}  // namespace
+
+const Dialect& sdapi_pictures() {
+  static const Dialect d{"sdapi_pictures", routes, sdapi::render_fault};
+  return d;
+}
+
+}  // namespace ebb::server::dialects

@@ -1,0 +1,141 @@
+// A1111's API: progress, interruption, /internal.
+#include <algorithm>
+
+#include "apps/server/base64.h"
+#include "apps/server/sdapi/request.h"
+
+namespace ebb::server::dialects {
+namespace {
+
+constexpr int64_t preview_side = 512;
+
+Json null_task() {
+  return {{"active", false},       {"queued", false}, {"completed", false},
+          {"progress", nullptr},   {"eta", nullptr},  {"live_preview", nullptr},
+          {"id_live_preview", -1}, {"textinfo", ""}};
+}
+
+bool is_loading(Service& s) {
+  const auto [name, ready] = s.model();
+  return !name.empty() && !ready;
+}
+
+// Of the job that runs: 0.01 and what is done, at most 1.
+double share_of(const JobView& v) {
+  const JobProgress& p = v.progress;
+  const auto images = static_cast<double>(std::max<int64_t>(p.images, 1));
+  const double step = p.steps > 0 ? static_cast<double>(p.step) / static_cast<double>(p.steps) : 0;
+  return std::min(0.01 + (static_cast<double>(p.image) + step) / images, 1.0);
+}
+
+Json preview_text(Service& s, const std::string& job, bool as_url, int64_t& number) {
+  const auto p = s.preview();
+  if (!p || p->job != job) return nullptr;
+  number = p->number;
+  const std::string jpeg = small_jpeg(p->pixels, preview_side);
+  const std::string text = base64({reinterpret_cast<const uint8_t*>(jpeg.data()), jpeg.size()});
+  return as_url ? "data:image/jpeg;base64," + text : text;
+}
+
+void progress(const Call& c) {
+  Service& s = c.service;
+  s.look();
+  const auto v = s.queue().running();
+  const bool skips = c.request->parameter("skip_current_image") == "true";
+  Json state = {{"skipped", false}, {"interrupted", false}, {"stopping_generation", false},
+                {"job", ""},        {"job_count", 0},       {"job_timestamp", "0"},
+                {"job_no", 0},      {"sampling_step", 0},   {"sampling_steps", 0}};
+  Json out = {{"progress", 0.0},
+              {"eta_relative", 0.0},
+              {"state", state},
+              {"current_image", nullptr},
+              {"textinfo", nullptr}};
+  if (v) {
+    const JobProgress& p = v->progress;
+    const double share = share_of(*v), spent = unix_time() - v->started;
+    state["interrupted"] = v->job->cancel.load();
+    state["skipped"] = v->job->skip.load();
+    state["job"] = "scripts_txt2img";
+    state["job_count"] = is_loading(s) ? Json(-1) : Json(p.images);
+    state["job_no"] = p.image;
+    state["sampling_step"] = p.step, state["sampling_steps"] = p.steps;
+    int64_t number = 0;
+    out = {{"progress", share},
+           {"eta_relative", spent / share - spent},
+           {"state", state},
+           {"current_image", skips ? Json() : preview_text(s, v->job->id, false, number)},
+           {"textinfo", nullptr}};
+  }
+  c.reply(out);
+}
+
+void internal_progress(const Call& c) {
+  Service& s = c.service;
+  s.look();
+  const Json body = read_json(c.request->body);
+  JsonReader r(body);
+  const std::string id = r.text("id_task").value_or("");
+  const int64_t seen = r.integer("id_live_preview", -1, int64_t{1} << 53).value_or(-1);
+  const bool live = r.truth("live_preview").value_or(true);
+  Json out = null_task();
+  const auto v = s.queue().find(id);
+  if (!v) return c.reply(out);
+  out["completed"] = is_finished(v->status);
+  if (v->status == JobStatus::queued) {
+    out["queued"] = true;
+    out["textinfo"] = str("In queue: ", v->position + 1, "/", s.queue().waiting().size());
+  }
+  if (v->status == JobStatus::generating) {
+    const double share = share_of(*v), spent = unix_time() - v->started;
+    out["active"] = true;
+    out["progress"] = share, out["eta"] = spent / share - spent;
+    out["current_step"] = v->progress.step, out["total_steps"] = v->progress.steps;
+    int64_t number = -1;
+    const auto p = s.preview();
+    if (live && p && p->job == id && p->number != seen)
+      out["live_preview"] = preview_text(s, id, true, number);
+    out["id_live_preview"] = number < 0 ? seen : number;
+  }
+  c.reply(out);
+}
+
+void interrupt(const Call& c) {
+  if (const auto v = c.service.queue().running()) c.service.queue().cancel(v->job->id);
+  c.reply(Json::object());
+}
+
+void skip(const Call& c) {
+  if (const auto v = c.service.queue().running()) c.service.queue().skip(v->job->id);
+  c.reply(Json());
+}
+
+void pending(const Call& c) {
+  Json ids = c.service.queue().waiting();
+  if (const auto v = c.service.queue().running()) ids.insert(ids.begin(), v->job->id);
+  c.reply({{"size", ids.size()}, {"tasks", ids}});
+}
+
+std::vector<Route> routes() {
+  return sdapi::with_prefixes({
+      {"GET", "/sdapi/v1/progress", progress},
+      {"POST", "/sdapi/v1/interrupt", interrupt, On::io},
+      {"POST", "/sdapi/v1/skip", skip, On::io},
+      {"GET",
+       "/internal/ping",
+       [](const Call& c) { c.reply(Json::object()); },
+       On::io,
+       small_body,
+       {.open = true}},
+      {"GET", "/internal/pending-tasks", pending, On::io},
+      {"POST", "/internal/progress", internal_progress},
+  });
+}
+
+}  // namespace
+
+const Dialect& sdapi_progress() {
+  static const Dialect d{"sdapi_progress", routes, sdapi::render_fault};
+  return d;
+}
+
+}  // namespace ebb::server::dialects

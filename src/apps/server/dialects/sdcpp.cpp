@@ -1,0 +1,181 @@
+// stable-diffusion.cpp's asynchronous protocol: jobs that are polled.
+#include <algorithm>
+
+#include "apps/server/base64.h"
+#include "apps/server/pictures.h"
+#include "apps/server/service.h"
+#include "base/names.h"
+#include "diffusion/levels/schedule.h"
+#include "diffusion/solver/sampler.h"
+
+namespace ebb::server::dialects {
+namespace {
+
+Reply render_sdcpp(const HttpFault& f, const Request& r) {
+  Reply out = render_fault(f, r);
+  if (out.status == 422) out.status = 400;  // it knows no other for a bad body
+  out.body = json_text({{"error", f.what()}});
+  return out;
+}
+
+void refuse_given(JsonReader& r, std::initializer_list<const char*> names) {
+  for (const char* n : names) {
+    const Json* v = r.any(n);
+    if (v && !v->empty() && *v != "" && *v != false) fail_field(n, "ebb does not have this");
+  }
+}
+
+void set_sampling(SettingsBuilder& to, const Json& params) {
+  JsonReader r(params);
+  if (const auto v = r.text("sample_method"); v && !v->empty())
+    to.set("sampler", *v, "sample_method");
+  if (const auto v = r.text("scheduler"); v && !v->empty() && *v != "default")
+    to.set("schedule", *v, "scheduler");
+  to.set("steps", r.integer("sample_steps", 1, 1000).value_or(20), "sample_steps");
+  if (const auto v = r.number("eta")) to.set("options", str("eta=", number_text(*v)), "eta");
+  refuse_given(r, {"custom_sigmas"});
+  if (const Json* guidance = r.object("guidance")) {
+    JsonReader g(*guidance);
+    if (const auto v = g.number("txt_cfg")) to.set("guidance", *v, "txt_cfg");
+    if (const auto v = g.number("img_cfg"); v && *v > 0) to.set("image_guidance", *v, "img_cfg");
+  }
+}
+
+void set_hires(SettingsBuilder& to, const Json& hires) {
+  JsonReader r(hires);
+  if (!r.truth("enabled").value_or(true)) return;
+  to.set("hires",
+         str(number_text(r.number("scale").value_or(2)), ':', r.text("upscaler").value_or("latent"),
+             ':', r.integer("steps", 0, 1000).value_or(0), ':',
+             number_text(r.number("denoising_strength").value_or(0.7))));
+}
+
+void set_pictures(SettingsBuilder& to, JsonReader& r) {
+  if (const auto v = r.text("init_image"); v && !v->empty()) {
+    to.picture("init", decoded_picture(picture_bytes(*v, "init_image"), "init_image"));
+    to.set("strength", r.number("strength").value_or(0.75));
+  }
+  if (const auto v = r.text("mask_image"); v && !v->empty())
+    to.picture("mask",
+               decoded_mask(picture_bytes(*v, "mask_image"), MaskRule::white, "mask_image"));
+  refuse_given(r, {"control_image", "ref_images"});
+}
+
+void img_gen(const Call& c) {
+  const Json body = read_json(c.request->body);
+  JsonReader r(body);
+  const SettingsSource source = c.service.source();
+  SettingsBuilder to(source);
+  to.set("dialect", "sdcpp");
+  to.set("prompt", r.text("prompt").value_or(""));
+  to.set("negative", r.text("negative_prompt").value_or(""), "negative_prompt");
+  to.set("size", str(r.integer("width", 8, 4096).value_or(512) / 8 * 8, 'x',
+                     r.integer("height", 8, 4096).value_or(512) / 8 * 8));
+  to.set("seed", r.integer("seed", -1, int64_t{1} << 53).value_or(-1));
+  to.set("n", r.integer("batch_count", 1, 64).value_or(1), "batch_count");
+  if (const auto skip = r.integer("clip_skip", -1, 64); skip && *skip > 0)
+    to.set("clip_skip", *skip);
+  const Json* params = r.object("sample_params");
+  set_sampling(to, params ? *params : Json::object());
+  if (const Json* hires = r.object("hires")) set_hires(to, *hires);
+  if (const Json* loras = r.array("lora")) {
+    Json texts = Json::array();
+    for (const Json& one : *loras) {
+      if (!one.is_object()) fail_field("lora", "must be a list of objects");
+      JsonReader l(one);
+      texts.push_back(
+          str(l.text("path").value_or(""), ':', number_text(l.number("multiplier").value_or(1))));
+    }
+    to.set("lora", texts);
+  }
+  set_pictures(to, r);
+  r.skip({"vae_tiling_params"});  // ebb decides it by the memory that there is
+  JobSpec spec = to.finish();
+  spec.client = c.request->remote;
+  spec.keeps = false;
+  const auto format = io::picture_format("." + r.text("output_format").value_or("png"));
+  if (!format) fail_field("output_format", "must be png, jpeg or webp");
+  spec.format = *format;
+  const auto job = c.service.queue().submit(std::move(spec));
+  c.reply({{"id", job->id},
+           {"kind", "img_gen"},
+           {"status", "queued"},
+           {"created", static_cast<int64_t>(job->created)},
+           {"poll_url", "/sdcpp/v1/jobs/" + job->id}},
+          202);
+}
+
+Json time_json(double time) { return time > 0 ? Json(static_cast<int64_t>(time)) : Json(); }
+
+Json job_text(Service& s, const JobView& v) {
+  Json out = {{"id", v.job->id},
+              {"kind", "img_gen"},
+              {"status", name_of(v.status)},
+              {"created", static_cast<int64_t>(v.job->created)},
+              {"started", time_json(v.started)},
+              {"completed", time_json(v.completed)},
+              {"queue_position", std::max<int64_t>(v.position, 0)},
+              {"result", nullptr},
+              {"error", nullptr}};
+  if (v.error.status != 0) out["error"] = {{"code", v.error.code}, {"message", v.error.message}};
+  if (v.status != JobStatus::completed) return out;
+  Json images = Json::array();
+  for (const JobImage& i : v.images)
+    if (const auto bytes = s.store().bytes(i.id))
+      images.push_back(
+          {{"index", i.index},
+           {"b64_json", base64({reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()})}});
+  constexpr std::string_view names[] = {"png", "jpeg", "webp"};
+  out["result"] = {{"output_format", names[static_cast<size_t>(v.job->spec.format)]},
+                   {"images", std::move(images)}};
+  return out;
+}
+
+JobView job_of(const Call& c) {
+  const auto v = c.service.queue().find(c.parts.at(0));
+  if (!v) throw HttpFault(404, "not_found", "job not found");
+  return *v;
+}
+
+void get_job(const Call& c) { c.reply(job_text(c.service, job_of(c))); }
+
+void cancel(const Call& c) {
+  job_of(c);
+  c.service.queue().cancel(c.parts.at(0));
+  c.reply(job_text(c.service, job_of(c)));
+}
+
+void capabilities(const Call& c) {
+  Json samplers = Json::array(), schedules = Json::array(), loras = Json::array();
+  for (const Sampler* s : all_samplers()) samplers.push_back(s->name);
+  for (const Schedule* s : all_schedules()) schedules.push_back(s->name);
+  for (const CatalogueFile& f : c.service.catalogue().all(FileKind::lora))
+    loras.push_back({{"name", f.name}, {"path", f.file}});
+  c.reply({{"kinds", {"img_gen"}},
+           {"samplers", samplers},
+           {"schedulers", schedules},
+           {"loras", loras},
+           {"output_formats", {"png", "jpeg", "webp"}},
+           {"limits",
+            {{"queue", c.service.given().queue.jobs}, {"max_width", 4096}, {"max_height", 4096}}}});
+}
+
+std::vector<Route> routes() {
+  return {
+      {"GET", "/sdcpp/v1/capabilities", capabilities},
+      {"POST", "/sdcpp/v1/img_gen", img_gen, On::codec, large_body},
+      {"POST", "/sdcpp/v1/vid_gen",
+       [](const Call&) { throw HttpFault(501, "not_implemented", "ebb makes no videos"); }},
+      {"GET", "/sdcpp/v1/jobs/{}", get_job},
+      {"POST", "/sdcpp/v1/jobs/{}/cancel", cancel},
+  };
+}
+
+}  // namespace
+
+const Dialect& sdcpp() {
+  static const Dialect d{"sdcpp", routes, render_sdcpp};
+  return d;
+}
+
+}  // namespace ebb::server::dialects

@@ -1,0 +1,57 @@
+// Engine: what makes the pictures of jobs, one at a time, on the worker's thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "apps/cli/command.h"
+#include "apps/server/job.h"
+#include "core/tensor.h"
+
+namespace ebb::server {
+
+class Catalogue;
+
+struct MadePicture {
+  int64_t index = 0;
+  Tensor pixels;                            // u8 [H,W,3]
+  std::map<std::string, std::string> text;  // what is written into it
+  uint64_t seed = 0;
+};
+
+// What an engine tells of the job that it runs.
+class JobEvents {
+ public:
+  virtual ~JobEvents() = default;
+  // False: it is to stop, within a step.
+  virtual bool progress(const JobProgress& p) = 0;
+  virtual bool wants_preview() = 0;
+  virtual void preview(const Tensor& pixels) = 0;  // u8 [H,W,3]
+  virtual void picture(MadePicture picture) = 0;
+  virtual void warn(const std::string& text) = 0;
+  virtual void model(const std::string& name, bool ready) = 0;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  // Pictures from number `first` on. Throws Error, and Cancelled where it was told to stop.
+  virtual void run(const Job& job, int64_t first, JobEvents& events) = 0;
+  virtual void release() = 0;  // what lies on the device
+};
+
+// Pictures of nothing, the same for the same settings; each step takes so long.
+std::unique_ptr<Engine> fake_engine(int64_t step_ms);
+std::unique_ptr<Engine> pipeline_engine(const Catalogue& catalogue, cli::CommonOptions device,
+                                        std::string memory);
+
+// u8 [height,width,3] of an upscale job without a network.
+Tensor resized(const Tensor& image, const UpscaleSettings& s);
+// Its size, with `scale` or in place of it.
+std::pair<int64_t, int64_t> upscaled_size(const Tensor& image, const UpscaleSettings& s);
+// Of the settings' file, as it is told to clients.
+std::string shown_model(const Job& job);
+
+}  // namespace ebb::server

@@ -1,0 +1,160 @@
+// The engine of tests: pictures that depend on the settings alone, at a settable speed.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "apps/cli/generate_request.h"
+#include "apps/cli/picture_output.h"
+#include "apps/cli/settings_file.h"
+#include "apps/server/engine.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/version.h"
+#include "diffusion/solver/run.h"
+#include "io/image.h"
+#include "io/mask_file.h"
+#include "io/resize.h"
+#include "pipeline/infotext.h"
+
+namespace ebb::server {
+namespace {
+
+struct Size {
+  int64_t height = 512, width = 512;
+};
+
+Size size_of(const cli::GenerateFlags& o) {
+  const ImageSize s = cli::image_size(o.size, "generate");
+  if (s.height > 0) return {s.height, s.width};
+  return {};
+}
+
+// Stripes and a gradient in colours of the prompt and the seed.
+Tensor pattern(const Size& size, uint64_t key, int64_t step) {
+  Tensor out(DType::u8, {size.height, size.width, 3});
+  uint8_t* p = out.span<uint8_t>().data();
+  for (int64_t y = 0; y < size.height; ++y)
+    for (int64_t x = 0; x < size.width; ++x)
+      for (int64_t c = 0; c < 3; ++c) {
+        const uint64_t part = key >> (8 * c);
+        const int64_t wave =
+            (x * static_cast<int64_t>(part % 7 + 1) + y * static_cast<int64_t>(part % 5 + 1)) / 4;
+        *p++ = static_cast<uint8_t>(static_cast<int64_t>(part & 127) + (wave + step) % 128);
+      }
+  return out;
+}
+
+// The start picture, with the pattern where the mask is white.
+void lay_over(Tensor& out, const cli::GenerateFlags& o) {
+  if (o.modes.init.empty()) return;
+  const int64_t h = out.shape()[0], w = out.shape()[1];
+  const Tensor init = io::resize(io::read_image(o.modes.init, 3), h, w);
+  Tensor mask;
+  if (!o.modes.mask.empty()) mask = io::resize(io::read_mask(o.modes.mask), h, w);
+  for (int64_t i = 0; i < h * w; ++i) {
+    int64_t share = mask.defined() ? mask.span<uint8_t>()[static_cast<size_t>(i)] : 255;
+    if (o.modes.mask_invert) share = 255 - share;
+    share = static_cast<int64_t>(static_cast<double>(share) * o.modes.strength);
+    for (int64_t c = 0; c < 3; ++c) {
+      uint8_t& v = out.span<uint8_t>()[static_cast<size_t>(3 * i + c)];
+      const int64_t before = init.span<uint8_t>()[static_cast<size_t>(3 * i + c)];
+      v = static_cast<uint8_t>((share * v + (255 - share) * before) / 255);
+    }
+  }
+}
+
+std::map<std::string, std::string> texts_of(const cli::GenerateFlags& o, const Size& size,
+                                            uint64_t seed, int64_t index) {
+  Infotext t{.prompt = o.prompt, .negative = o.negative, .values = {}};
+  const GenerateOptions& g = o.generate;
+  const std::string model = std::filesystem::path(o.model).stem().string();
+  t.values = {{"Steps", str(g.steps)},
+              {"Sampler", g.sampler},
+              {"CFG scale", str(g.guidance)},
+              {"Seed", str(seed)},
+              {"Size", str(size.width, 'x', size.height)}};
+  if (!model.empty()) t.values.emplace_back("Model", model);
+  t.values.emplace_back("Version", str("ebb ", version));
+  cli::GenerateFlags plain = o;
+  plain.model = model, plain.lora_dir.clear(), plain.modes.init.clear(), plain.modes.mask.clear();
+  return {{"Software", str("ebb ", version)},
+          {"parameters", infotext(t)},
+          {std::string(cli::settings_keyword),
+           cli::settings_json(plain.settings(false), plain.diffusion, index, {})}};
+}
+
+class FakeEngine final : public Engine {
+ public:
+  explicit FakeEngine(int64_t step_ms) : step_(step_ms) {}
+
+  void run(const Job& job, int64_t first, JobEvents& events) override {
+    if (job.spec.kind == JobKind::upscale) return upscale(job, events);
+    cli::GenerateFlags o = job.spec.flags;
+    cli::settle(o, [&](std::string_view f) { return job.spec.given.contains(f); });
+    if (shown_model(job) != model_) {
+      events.model(shown_model(job), false);
+      wait(events, {.images = o.n});
+      events.model(model_ = shown_model(job), true);
+    }
+    require(o.prompt != "fail", "fake: the prompt asks for a failure");
+    for (int64_t i = first; i < o.n; ++i)
+      if (!make(job, o, i, events)) continue;  // skipped
+  }
+  void release() override { model_.clear(); }
+
+ private:
+  bool make(const Job& job, const cli::GenerateFlags& o, int64_t i, JobEvents& events) {
+    const Size size = size_of(o);
+    const uint64_t seed = uint64_t{o.generate.seed} + static_cast<uint64_t>(i);
+    const uint64_t key =
+        fnv1a(str(o.prompt, '\n', o.negative, '\n', seed, '\n', o.generate.steps, ' ',
+                  o.generate.guidance, ' ', o.generate.sampler, ' ', size.width, 'x', size.height));
+    JobProgress p{.image = i, .images = o.n, .steps = o.generate.steps};
+    const double all = static_cast<double>(o.n * p.steps);
+    for (p.step = 0; p.step < p.steps; ++p.step) {
+      p.share = static_cast<double>(i * p.steps + p.step) / all;
+      p.seconds_left = (all - static_cast<double>(i * p.steps + p.step)) *
+                       std::chrono::duration<double>(step_).count();
+      if (events.wants_preview() && p.step > 0)
+        events.preview(pattern({size.height / 8, size.width / 8}, key, p.step));
+      try {
+        wait(events, p);
+      } catch (const Cancelled&) {
+        if (!job.skip.exchange(false) || job.cancel) throw;
+        return false;
+      }
+    }
+    Tensor pixels = pattern(size, key, 0);
+    lay_over(pixels, o);
+    events.picture({i, std::move(pixels), texts_of(o, size, seed, i), seed});
+    return true;
+  }
+
+  void upscale(const Job& job, JobEvents& events) {
+    wait(events, {});
+    events.picture(
+        {0, resized(io::read_image(job.spec.upscale.image, 3), job.spec.upscale), {}, 0});
+  }
+
+  // A step.
+  void wait(JobEvents& events, const JobProgress& p) const {
+    constexpr std::chrono::milliseconds part{10};
+    for (auto left = step_;; left -= part) {
+      if (!events.progress(p)) throw Cancelled("fake: stopped");
+      if (left <= std::chrono::milliseconds(0)) return;
+      std::this_thread::sleep_for(std::min(left, part));
+    }
+  }
+
+  std::chrono::milliseconds step_;
+  std::string model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> fake_engine(int64_t step_ms) {
+  return std::make_unique<FakeEngine>(step_ms);
+}
+
+}  // namespace ebb::server

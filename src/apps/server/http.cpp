@@ -1,0 +1,109 @@
+// The one file that is compiled with Boost.
+#include "apps/server/http.h"
+
+#include "apps/server/http_connection.h"
+
+namespace ebb::server {
+
+void HttpServer::State::listen(const std::string& address, uint16_t port) {
+  ErrorCode e;
+  const auto ip = asio::ip::make_address(address, e);
+  require(!e, "serve: --host must be an address, as 127.0.0.1 or ::1 (got '", address, "')");
+  const tcp::endpoint at(ip, port);
+  auto acceptor = std::make_unique<tcp::acceptor>(io);
+  acceptor->open(at.protocol(), e);
+  if (!e) acceptor->set_option(tcp::acceptor::reuse_address(true), e);
+  if (!e && ip.is_v6()) acceptor->set_option(asio::ip::v6_only(true), e);
+  if (!e) acceptor->bind(at, e);
+  if (!e) acceptor->listen(asio::socket_base::max_listen_connections, e);
+  require(!e, "serve: cannot listen at ", address, " port ", port, " (", e.message(), ")",
+          e == asio::error::address_in_use ? "; --port names another" : "");
+  acceptors.push_back(std::move(acceptor));
+}
+
+void HttpServer::State::accept(tcp::acceptor& from) {
+  from.async_accept([self = shared_from_this(), &from](ErrorCode e, tcp::socket socket) {
+    if (self->finishing || e == asio::error::operation_aborted) return;
+    if (e) {  // no descriptors are left: some are closed in a while
+      self->again.expires_after(std::chrono::milliseconds(100));
+      self->again.async_wait([self, &from](ErrorCode) { self->accept(from); });
+      return;
+    }
+    ErrorCode gone;
+    const auto peer = socket.remote_endpoint(gone);
+    const bool full =
+        gone || self->connections.size() >= self->limits.connections ||
+        self->of_address[peer.address().to_string()] >= self->limits.connections_of_address;
+    if (!full) connected(self, std::move(socket))->start();
+    self->accept(from);
+  });
+}
+
+void HttpServer::State::joined(Connection* c, const std::string& address) {
+  connections.insert(c);
+  ++of_address[address];
+}
+
+void HttpServer::State::left(Connection* c, const std::string& address) {
+  connections.erase(c);
+  if (--of_address[address] == 0) of_address.erase(address);
+  check_finished();
+}
+
+void HttpServer::State::finish(std::chrono::milliseconds time) {
+  if (std::exchange(finishing, true)) return;
+  for (const auto& a : acceptors) a->close();
+  std::vector<std::shared_ptr<Connection>> open;
+  for (Connection* c : connections)  // but for those that are about to end
+    if (auto held = c->weak_from_this().lock()) open.push_back(std::move(held));
+  for (const auto& c : open) c->close_idle();
+  last.expires_after(time);
+  last.async_wait([self = shared_from_this()](ErrorCode e) {
+    if (!e) self->io.stop();
+  });
+  open.clear();
+  check_finished();
+}
+
+void HttpServer::State::close_all() {
+  std::vector<std::shared_ptr<Connection>> open;
+  for (Connection* c : connections)  // but for those that are about to end
+    if (auto held = c->weak_from_this().lock()) open.push_back(std::move(held));
+  for (const auto& c : open) c->close();
+}
+
+HttpServer::HttpServer(const std::vector<std::string>& addresses, uint16_t port,
+                       const Limits& limits, HttpHandler handler)
+    : state_(std::make_shared<State>(limits, std::move(handler))) {
+  for (const std::string& a : addresses) {
+    try {
+      state_->listen(a, port);
+    } catch (const Error&) {
+      if (state_->acceptors.empty()) throw;
+    }
+    if (port == 0) port = state_->acceptors[0]->local_endpoint().port();
+  }
+  for (const auto& a : state_->acceptors) state_->accept(*a);
+}
+
+// What waits in the queue of calls refers to the state, which has the queue.
+HttpServer::~HttpServer() {
+  state_->finishing = true;
+  state_->acceptors.clear();
+  state_->close_all();
+  state_->again.cancel(), state_->last.cancel();
+  state_->io.restart();
+  state_->io.poll();
+}
+
+uint16_t HttpServer::port() const { return state_->acceptors.at(0)->local_endpoint().port(); }
+
+void HttpServer::run() { state_->io.run(); }
+
+void HttpServer::finish(std::chrono::milliseconds time) {
+  asio::post(state_->io, [s = state_, time] { s->finish(time); });
+}
+
+void HttpServer::post(std::function<void()> call) { asio::post(state_->io, std::move(call)); }
+
+}  // namespace ebb::server

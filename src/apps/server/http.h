@@ -1,0 +1,112 @@
+// HttpServer: HTTP/1.1 on sockets, all on the one thread that calls run(): limits, timeouts, event
+// streams. What is asked and answered is seen by others as Request, Reply, Exchange, EventStream.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ebb::server {
+
+struct Limits {
+  size_t connections = 256, connections_of_address = 64;
+  size_t header_bytes = 16384, headers = 100;
+  size_t bodies = size_t{512} << 20;  // of all requests that are being read
+  std::chrono::milliseconds header_time{10'000}, idle{60'000}, write_stall{20'000};
+  // A body may be slower than `body_rate` bytes a second for so long.
+  std::chrono::milliseconds slow_body{5'000};
+  size_t body_rate = 8192;
+  size_t streams = 64, stream_bytes = size_t{256} << 10;  // not sent yet, of each
+  std::chrono::milliseconds ping{15'000};                 // of streams that are silent
+};
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct Request {
+  std::string method, target;
+  std::string path;  // of the target, percent-decoded
+  Headers query;     // decoded
+  Headers headers;   // names in small letters
+  std::string body;
+  std::string remote;  // the peer's address
+
+  std::string_view header(std::string_view name) const;  // the first one; "" where there is none
+  size_t count(std::string_view name) const;
+  std::string_view parameter(std::string_view name) const;  // of the query
+};
+
+struct Reply {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body = {};
+  Headers headers = {};
+};
+
+// Events are sent in order; whoever reads too slowly is cut off. Any thread may call.
+class EventStream {
+ public:
+  virtual ~EventStream() = default;
+  virtual bool send(std::string text) = 0;  // false: the peer is gone
+  virtual void close() = 0;                 // behind what was sent
+};
+
+// The answer to one request, once. Any thread may call.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual void reply(Reply reply) = 0;
+  // Null where there are too many; then reply() is to follow.
+  virtual std::shared_ptr<EventStream> stream() = 0;
+  // Called on the I/O thread where the peer leaves before the answer, or the stream's end.
+  virtual void on_leave(std::function<void()> call) = 0;
+};
+
+// What is decided when the header of a request is there.
+struct Admission {
+  std::optional<Reply> refusal = {};  // sent at once; the body is not read
+  size_t body_limit = 0;
+  Headers headers = {};  // of the answer, whatever it is
+};
+
+struct HttpHandler {
+  std::function<Admission(const Request&)> admit;  // without a body
+  std::function<void(std::shared_ptr<const Request>, std::shared_ptr<Exchange>)> handle;
+  // What a fault of the protocol itself is answered with.
+  std::function<Reply(int status, const std::string& sentence)> fault;
+};
+
+class HttpServer {
+ public:
+  // Listens; port 0: any that is free, the same at all addresses. Throws Error where that cannot be
+  // at the first one; others, as ::1, need not be there.
+  HttpServer(const std::vector<std::string>& addresses, uint16_t port, const Limits& limits,
+             HttpHandler handler);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  uint16_t port() const;
+  void run();  // until all is answered behind finish()
+  // Any thread may call these. Accepts no more; what is not answered in this time is cut off.
+  void finish(std::chrono::milliseconds time);
+  void post(std::function<void()> call);  // on the thread of run()
+
+  struct State;  // of http.cpp alone
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Fills path and query of a target, percent-decoded. False for what is no such target: bad escapes,
+// control characters, invalid UTF-8, none of "/...".
+bool parse_target(Request& request);
+// "%41+" -> "A " of forms; none for bad escapes.
+std::optional<std::string> percent_decoded(std::string_view text, bool plus_is_space);
+
+}  // namespace ebb::server

@@ -1,0 +1,455 @@
+// A connection of the server, and what answers on it: of http.cpp alone, which is the one file that
+// is compiled with Boost.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <deque>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "apps/server/http.h"
+#include "base/error.h"
+#include "base/names.h"
+
+namespace ebb::server {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
+using ErrorCode = boost::system::error_code;
+
+class Connection;
+
+inline bool is_line(std::string_view text) {
+  return text.find_first_of(std::string_view("\r\n\0", 3)) == text.npos;
+}
+
+inline std::string_view reason_of(int status) {
+  const auto known = http::int_to_status(static_cast<unsigned>(status));
+  const auto text = http::obsolete_reason(known);
+  return {text.data(), text.size()};
+}
+
+// Without the empty line behind. Texts that could end a line are left out.
+inline std::string header_text(int status, const Headers& headers) {
+  std::string out = str("HTTP/1.1 ", status, ' ', reason_of(status), "\r\n");
+  for (const auto& [name, value] : headers)
+    if (is_line(name) && is_line(value)) out += name + ": " + value + "\r\n";
+  return out;
+}
+
+struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
+  State(const Limits& l, HttpHandler h) : limits(l), handler(std::move(h)) {}
+
+  asio::io_context io{1};
+  asio::executor_work_guard<asio::io_context::executor_type> guard{io.get_executor()};
+  Limits limits;
+  HttpHandler handler;
+  std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
+  std::set<Connection*> connections;
+  std::map<std::string, size_t> of_address;
+  std::atomic<size_t> streams = 0;
+  size_t body_bytes = 0;
+  bool finishing = false;
+  asio::steady_timer last{io}, again{io};
+
+  void listen(const std::string& address, uint16_t port);
+  void accept(tcp::acceptor& from);
+  void joined(Connection* c, const std::string& address);
+  void left(Connection* c, const std::string& address);
+  void finish(std::chrono::milliseconds time);
+  void close_all();
+  void check_finished() {
+    if (finishing && connections.empty()) guard.reset(), last.cancel(), again.cancel();
+  }
+};
+
+using State = HttpServer::State;
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(std::shared_ptr<State> s, tcp::socket socket)
+      : state_(std::move(s)), socket_(std::move(socket)), deadline_(state_->io) {
+    ErrorCode ignored;
+    address_ = socket_.remote_endpoint(ignored).address().to_string();
+    socket_.set_option(tcp::no_delay(true), ignored);
+    state_->joined(this, address_);
+  }
+  ~Connection() {
+    give_back_body();
+    state_->left(this, address_);
+  }
+  const std::string& address() const { return address_; }
+
+  void start() { read_header(true); }
+  void close() {
+    ErrorCode ignored;
+    deadline_.cancel();
+    socket_.close(ignored);
+    leave();
+    kept_ = nullptr;
+  }
+  // Where it waits for a request.
+  void close_idle() {
+    if (idle_) close();
+  }
+
+  // ---- answers
+  void write(Reply reply) {
+    if (answered_) return;
+    answered_ = true, leave_ = nullptr;
+    stop_watching();
+    Headers headers{{"Content-Type", reply.type},
+                    {"Content-Length", std::to_string(reply.body.size())},
+                    {"Connection", keep_ ? "keep-alive" : "close"}};
+    if (reply.status == 204 || reply.status == 304)
+      headers.erase(headers.begin(), headers.end() - 1);
+    for (auto& h : reply.headers) headers.push_back(std::move(h));
+    for (auto& h : extra_) headers.push_back(std::move(h));
+    out_ = header_text(reply.status, headers) + "\r\n";
+    if (method_ != "HEAD") out_ += reply.body;
+    written_ = 0;
+    write_some();
+  }
+
+  void begin_stream() {
+    if (answered_) return;
+    answered_ = true, keep_ = false;
+    kept_ = shared_from_this();
+    Headers headers{{"Content-Type", "text/event-stream"},
+                    {"Cache-Control", "no-store"},
+                    {"X-Accel-Buffering", "no"},
+                    {"Connection", "close"}};
+    for (auto& h : extra_) headers.push_back(std::move(h));
+    events_.push_front(header_text(200, headers) + "\r\n");
+    write_event();
+  }
+  void send_event(std::string text) {
+    event_bytes_ += text.size();
+    if (event_bytes_ > state_->limits.stream_bytes) return close();
+    events_.push_back(std::move(text));
+    if (!writing_) write_event();
+  }
+  void end_stream() {
+    ended_ = true;
+    if (!writing_ && events_.empty()) close();
+  }
+  void set_leave(std::function<void()> call) {
+    if (!socket_.is_open()) return call();
+    leave_ = std::move(call);
+  }
+
+ private:
+  using Parser = http::request_parser<http::string_body>;
+
+  // `end` closes it unless armed again.
+  void arm(std::chrono::milliseconds time) {
+    deadline_.expires_after(time);
+    deadline_.async_wait([self = weak_from_this()](ErrorCode e) {
+      const auto c = self.lock();
+      if (!e && c && c->deadline_.expiry() <= Clock::now()) c->close();
+    });
+  }
+
+  void leave() {
+    if (const auto call = std::exchange(leave_, nullptr)) call();
+  }
+
+  void read_header(bool first) {
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(state_->limits.header_bytes));
+    parser_->body_limit(std::numeric_limits<uint64_t>::max());  // until admit() says it
+    parser_->on_chunk_header(chunk_check_);
+    extra_.clear(), method_.clear();
+    answered_ = false, keep_ = false, idle_ = !first && buffer_.size() == 0;
+    arm(first ? state_->limits.header_time : state_->limits.idle);
+    http::async_read_header(socket_, buffer_, *parser_,
+                            [self = shared_from_this()](ErrorCode e, size_t) {
+                              self->idle_ = false;
+                              self->header_read(e);
+                            });
+  }
+
+  void header_read(ErrorCode e) {
+    if (e == http::error::end_of_stream || e == asio::error::operation_aborted) return close();
+    if (e == http::error::header_limit || e == http::error::buffer_overflow)
+      return refuse(431, str("the header is larger than ", state_->limits.header_bytes, " bytes"));
+    if (e) {
+      if (e.category() != http::make_error_code(http::error::bad_value).category()) return close();
+      return refuse(400, str("not HTTP: ", e.message()));
+    }
+    auto request = std::make_shared<Request>();
+    const auto& head = parser_->get();
+    request->method = std::string(head.method_string());
+    request->target = std::string(head.target());
+    request->remote = address_;
+    for (const auto& field : head)
+      request->headers.emplace_back(small_letters(std::string(field.name_string())),
+                                    std::string(field.value()));
+    method_ = request->method;
+    if (request->headers.size() > state_->limits.headers)
+      return refuse(431, str("more than ", state_->limits.headers, " headers"));
+    if (!parse_target(*request)) return refuse(400, "the target of the request is not valid");
+    Admission admission = state_->handler.admit(*request);
+    extra_ = std::move(admission.headers);
+    if (admission.refusal) return write(std::move(*admission.refusal));
+    const auto length = parser_->content_length();
+    if (length && *length > admission.body_limit)
+      return refuse(413, str("the body of ", *length, " bytes is larger than ",
+                             admission.body_limit, " bytes"));
+    parser_->body_limit(admission.body_limit);
+    body_limit_ = admission.body_limit;
+    request_ = std::move(request);
+    begin_body(head[http::field::expect]);
+  }
+
+  void begin_body(boost::beast::string_view expect) {
+    body_start_ = Clock::now(), body_read_ = 0;
+    if (parser_->is_done()) return handle();
+    if (small_letters(std::string(expect)) != "100-continue") return read_body();
+    out_ = "HTTP/1.1 100 Continue\r\n\r\n";
+    arm(state_->limits.write_stall);
+    asio::async_write(socket_, asio::buffer(out_),
+                      [self = shared_from_this()](ErrorCode e, size_t) {
+                        e ? self->close() : self->read_body();
+                      });
+  }
+
+  void read_body() {
+    arm(state_->limits.slow_body);
+    http::async_read_some(socket_, buffer_, *parser_,
+                          [self = shared_from_this()](ErrorCode e, size_t) { self->body_came(e); });
+  }
+
+  void body_came(ErrorCode e) {
+    const Limits& l = state_->limits;
+    if (e == http::error::body_limit)
+      return refuse(413, str("the body is larger than ", body_limit_, " bytes"));
+    if (e && e.category() != http::make_error_code(http::error::bad_value).category())
+      return close();
+    if (e == http::error::partial_message || e == http::error::end_of_stream) return close();
+    if (e) return refuse(400, str("not HTTP: ", e.message()));
+    const size_t now = parser_->get().body().size();
+    state_->body_bytes += now - body_read_, body_read_ = now;
+    if (state_->body_bytes > l.bodies)
+      return refuse(429, "too many bytes are being sent at a time", {{"Retry-After", "5"}});
+    if (parser_->is_done()) return handle();
+    const std::chrono::duration<double> spent = Clock::now() - body_start_;
+    if (spent > l.slow_body &&
+        static_cast<double>(now) < spent.count() * static_cast<double>(l.body_rate))
+      return refuse(408, "the body comes too slowly");
+    read_body();
+  }
+
+  void give_back_body() { state_->body_bytes -= std::exchange(body_read_, 0); }
+
+  void handle();
+
+  void refuse(int status, const std::string& sentence, Headers headers = {}) {
+    keep_ = false, answered_ = false;
+    Reply r = state_->handler.fault(status, sentence);
+    for (auto& h : headers) r.headers.push_back(std::move(h));
+    write(std::move(r));
+  }
+
+  void write_some() {
+    arm(state_->limits.write_stall);
+    socket_.async_write_some(asio::buffer(out_.data() + written_, out_.size() - written_),
+                             [self = shared_from_this()](ErrorCode e, size_t n) {
+                               if (e) return self->close();
+                               self->written_ += n;
+                               if (self->written_ < self->out_.size()) return self->write_some();
+                               self->wrote();
+                             });
+  }
+
+  void wrote() {
+    out_.clear(), out_.shrink_to_fit();
+    if (keep_ && !state_->finishing) return read_header(false);
+    // A peer that still sends must get the answer before its bytes are refused.
+    ErrorCode ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    arm(std::chrono::seconds(1));
+    drain(0);
+  }
+
+  void drain(size_t before) {
+    constexpr size_t enough = size_t{64} << 20;
+    if (before > enough) return close();
+    drained_.resize(65536);
+    socket_.async_read_some(asio::buffer(drained_),
+                            [self = shared_from_this(), before](ErrorCode e, size_t n) {
+                              e ? self->close() : self->drain(before + n);
+                            });
+  }
+
+  // ---- a peer that leaves
+  void watch() {
+    const size_t turn = ++watching_;
+    socket_.async_wait(tcp::socket::wait_read, [self = weak_from_this(), turn](ErrorCode e) {
+      const auto c = self.lock();
+      if (!c || e || c->watching_ != turn) return;
+      char byte = 0;
+      const ssize_t n = ::recv(c->socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) return c->close();
+      if (n < 0) c->watch();  // else the next request, which waits
+    });
+  }
+  void stop_watching() {
+    ++watching_;
+    ErrorCode ignored;
+    if (socket_.is_open()) socket_.cancel(ignored);
+  }
+
+  // ---- event streams
+  void write_event() {
+    if (events_.empty()) {
+      writing_ = false;
+      if (ended_) return wrote();
+      return ping_later();
+    }
+    writing_ = true;
+    out_ = std::move(events_.front()), written_ = 0;
+    events_.pop_front();
+    arm(state_->limits.write_stall);
+    asio::async_write(socket_, asio::buffer(out_),
+                      [self = shared_from_this()](ErrorCode e, size_t) {
+                        if (e) return self->close();
+                        self->event_bytes_ -= std::min(self->event_bytes_, self->out_.size());
+                        self->write_event();
+                      });
+  }
+  void ping_later() {
+    deadline_.expires_after(state_->limits.ping);
+    deadline_.async_wait([self = weak_from_this()](ErrorCode e) {
+      const auto c = self.lock();
+      if (!e && c && !c->writing_ && c->socket_.is_open()) c->send_event(": ping\n\n");
+    });
+  }
+
+  std::shared_ptr<State> state_;
+  tcp::socket socket_;
+  asio::steady_timer deadline_;
+  std::string address_;
+  boost::beast::flat_buffer buffer_{size_t{1} << 17};
+  std::optional<Parser> parser_;
+  std::function<void(std::uint64_t, boost::beast::string_view, ErrorCode&)> chunk_check_ =
+      [](std::uint64_t, boost::beast::string_view extensions, ErrorCode& e) {
+        if (!extensions.empty()) e = http::error::bad_chunk_extension;
+      };
+  std::shared_ptr<Request> request_;
+  size_t body_limit_ = 0, body_read_ = 0;
+  Clock::time_point body_start_;
+  Headers extra_;
+  std::string method_, out_, drained_;
+  size_t written_ = 0, watching_ = 0, event_bytes_ = 0;
+  std::deque<std::string> events_;
+  bool answered_ = false, keep_ = false, idle_ = false, writing_ = false, ended_ = false;
+  std::shared_ptr<Connection> kept_;  // of an event stream, until it closes
+  std::function<void()> leave_;
+};
+
+// Whoever lets go of it last, on whatever thread, it ends on the thread of all connections.
+inline std::shared_ptr<Connection> connected(const std::shared_ptr<State>& state,
+                                             tcp::socket socket) {
+  return {new Connection(state, std::move(socket)),
+          [state](Connection* c) { asio::post(state->io, [c] { delete c; }); }};
+}
+
+// Lives on any thread; the connection on its own.
+class Stream final : public EventStream {
+ public:
+  Stream(std::shared_ptr<State> s, std::weak_ptr<Connection> c)
+      : state_(std::move(s)), connection_(std::move(c)) {}
+  ~Stream() override {
+    close();
+    --state_->streams;
+  }
+  bool send(std::string text) override {
+    if (connection_.expired()) return false;
+    asio::post(state_->io, [c = connection_, text = std::move(text)]() mutable {
+      if (const auto open = c.lock()) open->send_event(std::move(text));
+    });
+    return true;
+  }
+  void close() override {
+    asio::post(state_->io, [c = connection_] {
+      if (const auto open = c.lock()) open->end_stream();
+    });
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+  std::weak_ptr<Connection> connection_;
+};
+
+class Answer final : public Exchange {
+ public:
+  Answer(std::shared_ptr<State> s, const std::shared_ptr<Connection>& c)
+      : state_(std::move(s)), weak_(c), connection_(c) {}
+  // Without an answer the peer would wait for ever.
+  ~Answer() override {
+    if (!done_.exchange(true)) send(state_->handler.fault(500, "the request was not answered"));
+  }
+  void reply(Reply r) override {
+    if (!done_.exchange(true)) send(std::move(r));
+  }
+  std::shared_ptr<EventStream> stream() override {
+    if (state_->streams.fetch_add(1) >= state_->limits.streams) {
+      --state_->streams;
+      return nullptr;
+    }
+    if (done_.exchange(true)) {
+      --state_->streams;
+      return nullptr;
+    }
+    asio::post(state_->io, [c = connection_] { c->begin_stream(); });
+    auto out = std::make_shared<Stream>(state_, weak_);
+    return out;
+  }
+  void on_leave(std::function<void()> call) override {
+    asio::post(state_->io, [c = weak_, call = std::move(call)]() mutable {
+      if (const auto open = c.lock())
+        open->set_leave(std::move(call));
+      else
+        call();
+    });
+  }
+
+ private:
+  void send(Reply r) {
+    asio::post(state_->io,
+               [c = connection_, r = std::move(r)]() mutable { c->write(std::move(r)); });
+  }
+  std::shared_ptr<State> state_;
+  std::weak_ptr<Connection> weak_;
+  std::shared_ptr<Connection> connection_;
+  std::atomic<bool> done_ = false;
+};
+
+inline void Connection::handle() {
+  deadline_.cancel();
+  keep_ = parser_->keep_alive();
+  request_->body = std::move(parser_->get().body());
+  give_back_body();
+  parser_.reset();
+  auto answer = std::make_shared<Answer>(state_, shared_from_this());
+  watch();
+  state_->handler.handle(std::exchange(request_, nullptr), std::move(answer));
+}
+
+}  // namespace ebb::server

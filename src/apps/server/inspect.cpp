@@ -1,0 +1,67 @@
+#include "apps/server/inspect.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/cli/generate_flags.h"
+#include "apps/cli/settings_file.h"
+#include "apps/server/fault.h"
+#include "base/json.h"
+
+namespace ebb::server {
+namespace {
+
+bool names_files(std::string_view name) {
+  for (const std::string_view f : {"model", "vae", "text_encoder", "lora", "refiner",
+                                   "refiner_lora", "upscale", "image_encoder"})
+    if (name == f) return true;
+  return false;
+}
+
+// Pictures that were read are not in the picture.
+bool is_left_out(std::string_view name) {
+  for (const std::string_view f :
+       {"init", "mask", "control", "control_model", "control_mask", "control_blocks",
+        "image_encoder", "lora_dir", "embedding_dir", "variant", "first_image", "batch", "quality"})
+    if (name == f) return true;
+  return false;
+}
+
+Json changed_fields(cli::GenerateFlags& made) {
+  cli::GenerateFlags plain;
+  const auto now = made.settings(true), before = plain.settings(true);
+  Json out = Json::object();
+  for (size_t i = 0; i < now.size(); ++i) {
+    const std::string text = field_text(now[i]);
+    if (text == field_text(before[i]) || is_left_out(now[i].name)) continue;
+    Json value = Json::parse(fields_json({now[i]}))[now[i].name];
+    if (names_files(now[i].name)) value = std::filesystem::path(text).filename().string();
+    out[now[i].name] = std::move(value);
+  }
+  return out;
+}
+
+}  // namespace
+
+Json inspected(const std::map<std::string, std::string>& text) {
+  cli::GenerateFlags made;
+  Json notes = Json::array();
+  cli::Like like;
+  try {
+    like = cli::set_like_texts(made.settings(true), made.diffusion, text, "picture");
+  } catch (const Error& e) {
+    throw HttpFault(422, "no_settings", e.what(), "image");
+  }
+  Json settings = changed_fields(made);
+  settings["n"] = 1;
+  if (!like.model.empty()) settings["model"] = like.model;
+  for (const auto& need : like.needs) notes.push_back(need.why);
+  for (const std::string& s : like.unused) notes.push_back("not followed: " + s);
+  if (like.image > 0) settings["first_image"] = like.image;
+  const auto a1111 = text.find("parameters");
+  return {{"parameters", a1111 == text.end() ? "" : a1111->second},
+          {"settings", std::move(settings)},
+          {"notes", std::move(notes)}};
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,127 @@
+#include "apps/server/json_body.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "apps/server/fault.h"
+#include "base/fields.h"
+#include "base/names.h"
+
+namespace ebb::server {
+namespace {
+
+constexpr size_t most_depth = 32, most_tokens = 200'000;
+
+void check_size(std::string_view text) {
+  size_t depth = 0, tokens = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == '[' || c == '{') ++depth;
+    if ((c == ']' || c == '}') && depth > 0) --depth;
+    if (c == '[' || c == '{' || c == ',') ++tokens;
+    if (depth > most_depth)
+      throw HttpFault(400, "bad_json", str("JSON: deeper than ", most_depth, " levels"));
+    if (tokens > most_tokens)
+      throw HttpFault(400, "bad_json", str("JSON: more than ", most_tokens, " values"));
+  }
+}
+
+std::optional<double> number_of(const Json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (!value.is_string()) return {};
+  const auto& text = value.get_ref<const std::string&>();
+  const std::string_view digits = trimmed(text);
+  double out = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
+  if (error != std::errc() || end != digits.data() + digits.size()) return {};
+  return out;
+}
+
+}  // namespace
+
+Json read_json(std::string_view text) {
+  if (trimmed(text).empty()) return Json::object();
+  check_size(text);
+  Json out = Json::parse(text, nullptr, false);
+  if (out.is_discarded()) throw HttpFault(400, "bad_json", "the body is no JSON");
+  if (!out.is_object()) throw HttpFault(400, "bad_json", "the body must be a JSON object");
+  return out;
+}
+
+std::string json_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json* JsonReader::any(const std::string& name) {
+  read_.push_back(name);
+  const auto at = object_.find(name);
+  return at == object_.end() || at->is_null() ? nullptr : &*at;
+}
+
+std::optional<std::string> JsonReader::text(const std::string& name) {
+  const Json* value = any(name);
+  if (!value) return {};
+  if (value->is_number()) return value->dump();
+  if (!value->is_string()) fail_field(name, "must be a text");
+  return value->get<std::string>();
+}
+
+std::optional<double> JsonReader::number(const std::string& name) {
+  const Json* value = any(name);
+  if (!value || (value->is_string() && value->get_ref<const std::string&>().empty())) return {};
+  const auto out = number_of(*value);
+  if (!out || !std::isfinite(*out)) fail_field(name, "must be a number");
+  return out;
+}
+
+std::optional<int64_t> JsonReader::integer(const std::string& name, int64_t least, int64_t most) {
+  const auto value = number(name);
+  if (!value) return {};
+  if (*value != std::floor(*value) || *value < static_cast<double>(least) ||
+      *value > static_cast<double>(most))
+    fail_field(name, "must be a whole number from ", least, " to ", most, " (got ",
+               number_text(*value), ")");
+  const Json& json = object_.at(name);
+  return json.is_number_integer() ? json.get<int64_t>() : static_cast<int64_t>(*value);
+}
+
+std::optional<bool> JsonReader::truth(const std::string& name) {
+  const Json* value = any(name);
+  if (!value) return {};
+  if (value->is_boolean()) return value->get<bool>();
+  if (const auto n = number_of(*value); n && (*n == 0 || *n == 1)) return *n == 1;
+  if (value->is_string()) {
+    const std::string word = small_letters(value->get<std::string>());
+    if (word == "true" || word == "false") return word == "true";
+  }
+  fail_field(name, "must be true or false");
+}
+
+const Json* JsonReader::array(const std::string& name) {
+  const Json* value = any(name);
+  if (value && !value->is_array()) fail_field(name, "must be a list");
+  return value;
+}
+
+const Json* JsonReader::object(const std::string& name) {
+  const Json* value = any(name);
+  if (value && !value->is_object()) fail_field(name, "must be an object");
+  return value;
+}
+
+std::vector<std::string> JsonReader::ignored() const {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : object_.items())
+    if (std::ranges::find(read_, name) == read_.end()) out.push_back(name);
+  return out;
+}
+
+}  // namespace ebb::server

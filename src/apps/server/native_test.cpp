@@ -1,0 +1,234 @@
+// The native protocol: jobs, events, the gallery, and the queue that survives the process.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "apps/server/base64.h"
+#include "io/image.h"
+#include "support/pictures.h"
+#include "support/test_server.h"
+
+namespace ebb::testing {
+namespace {
+
+using nlohmann::json;
+
+json small(const std::string& prompt, int64_t n = 1) {
+  return {{"prompt", prompt}, {"size", "64x64"}, {"steps", 4}, {"seed", 5}, {"n", n}};
+}
+
+std::string id_of(const HttpAnswer& a) {
+  EXPECT_EQ(a.status, 202) << a.body;
+  return a.json().value("id", "");
+}
+
+class NativeServer : public ::testing::Test {
+ protected:
+  std::string post(const json& body) { return id_of(server_.post("/ebb/v1/jobs", body)); }
+  Folder folder_;
+  TestServer server_{folder_.path(), 20};
+};
+
+}  // namespace
+
+TEST_F(NativeServer, job__goes_from_queued_to_a_picture_in_the_gallery) {
+  const json done = server_.finished(post(small("a red fox", 2)));
+  EXPECT_EQ(done["status"], "completed");
+  ASSERT_EQ(done["images"].size(), 2u);
+  EXPECT_EQ(done["images"][1]["seed"], 6);
+  const json list = server_.get("/ebb/v1/images?limit=1").json();
+  EXPECT_TRUE(list["more"]);
+  EXPECT_EQ(list["images"][0]["prompt"], "a red fox");
+  const std::string next = "/ebb/v1/images?before=" + list["images"][0]["id"].get<std::string>();
+  EXPECT_EQ(server_.get(next).json()["images"].size(), 1u);
+  EXPECT_EQ(server_.get("/ebb/v1/images?q=fox%20red").json()["images"].size(), 2u);
+  EXPECT_EQ(server_.get("/ebb/v1/images?q=cat").json()["images"].size(), 0u);
+  const std::string url = done["images"][0]["url"];
+  EXPECT_EQ(server_.get(url).body.substr(1, 3), "PNG");
+  EXPECT_EQ(server_.get(url + "/thumb").header("content-type"), "image/jpeg");
+  const json meta = server_.get(url + "/meta").json();
+  EXPECT_EQ(meta["settings"]["prompt"], "a red fox") << meta.dump();
+  EXPECT_EQ(ask(server_.port(), "DELETE", url).status, 200);
+  EXPECT_EQ(server_.get(url).status, 404);
+}
+
+TEST_F(NativeServer, events__tell_the_whole_way_and_go_on_from_an_id) {
+  Wire wire(server_.port());
+  wire.send(http_request("GET", "/ebb/v1/events"));
+  ASSERT_TRUE(wire.until("event: state"));
+  const std::string id = post(small("fox"));
+  ASSERT_TRUE(wire.until("event: done"));
+  size_t at = 0;
+  for (const char* name : {"state", "queued", "started", "step", "image", "done"}) {
+    at = wire.read.find(str("event: ", name, "\n"), at);
+    EXPECT_NE(at, std::string::npos) << name << "\n" << wire.read;
+  }
+  EXPECT_NE(wire.read.find("\"preview_id\":"), std::string::npos);
+  Wire later(server_.port());
+  later.send(http_request("GET", "/ebb/v1/events", "", "Last-Event-ID: 2\r\n"));
+  ASSERT_TRUE(later.until("event: done"));
+  EXPECT_EQ(later.read.find("event: state"), std::string::npos);
+  EXPECT_EQ(later.read.find("event: queued"), std::string::npos);
+  const json state = server_.get("/ebb/v1/state?since=0").json();
+  EXPECT_EQ(state["events"][0]["event"], "queued");
+}
+
+TEST_F(NativeServer, queue__is_reordered_and_cancelled_and_skipped) {
+  const std::string runs = post(small("one", 2)), second = post(small("two")),
+                    third = post(small("three"));
+  const auto moved = ask(server_.port(), "PATCH", "/ebb/v1/jobs/" + third, R"({"position":0})");
+  EXPECT_EQ(moved.json()["queue_position"], 0) << moved.body;
+  EXPECT_EQ(ask(server_.port(), "PATCH", "/ebb/v1/jobs/" + runs, R"({"position":0})").status, 409);
+  EXPECT_EQ(server_.post("/ebb/v1/jobs/" + runs + "/skip", json::object()).status, 200);
+  EXPECT_EQ(ask(server_.port(), "DELETE", "/ebb/v1/jobs/" + second).json()["status"], "cancelled");
+  const json skipped = server_.finished(runs);
+  EXPECT_EQ(skipped["status"], "completed");
+  ASSERT_EQ(skipped["images"].size(), 1u);
+  EXPECT_EQ(skipped["images"][0]["index"], 1);
+  EXPECT_EQ(server_.finished(third)["status"], "completed");
+  EXPECT_EQ(server_.get("/ebb/v1/jobs/nothing").status, 404);
+}
+
+TEST_F(NativeServer, cancel__ends_the_job_that_runs_within_a_step) {
+  const std::string id = post({{"prompt", "long"}, {"size", "64"}, {"steps", 1000}});
+  while (server_.get("/ebb/v1/jobs/" + id).json()["status"] != "generating") {
+  }
+  const auto start = std::chrono::steady_clock::now();
+  ask(server_.port(), "DELETE", "/ebb/v1/jobs/" + id);
+  EXPECT_EQ(server_.finished(id)["status"], "cancelled");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST_F(NativeServer, failure__is_told_and_the_next_job_runs) {
+  const json failed = server_.finished(post(small("fail")));
+  EXPECT_EQ(failed["status"], "failed");
+  EXPECT_NE(failed["error"]["message"].get<std::string>().find("fake"), std::string::npos);
+  EXPECT_EQ(server_.finished(post(small("fox")))["status"], "completed");
+  EXPECT_NE(server_.get("/healthz").json()["last_error"], nullptr);
+}
+
+TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {
+  const auto a = server_.post("/ebb/v1/jobs", {{"promt", "x"}});
+  EXPECT_EQ(a.status, 422);
+  EXPECT_NE(a.body.find("did you mean 'prompt'"), std::string::npos) << a.body;
+  EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"sampler", "eulr"}}).status, 400);
+  EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"tiling", "z"}}).status, 422);
+  const json c = server_.get("/ebb/v1/catalogue").json();
+  size_t known = 0;
+  for (const auto& s : c["settings"])
+    if (s["name"] == "steps" || s["name"] == "mask_blur") ++known;
+  EXPECT_EQ(known, 2u);
+  EXPECT_TRUE(server_.get("/ebb/v1/openapi.json").json()["paths"].contains("/ebb/v1/jobs"));
+}
+
+TEST_F(NativeServer, inspect__reads_what_a_picture_says) {
+  const json done = server_.finished(post(small("a fox")));
+  const json body = {{"image", "id:" + done["images"][0]["id"].get<std::string>()}};
+  const json seen = server_.post("/ebb/v1/inspect", body).json();
+  EXPECT_EQ(seen["settings"]["prompt"], "a fox") << seen.dump();
+  EXPECT_EQ(seen["settings"]["seed"], 5);
+  const std::string text = "a cat\nNegative prompt: dog\nSteps: 9, Sampler: Euler a, Seed: 3";
+  const json other = server_.post("/ebb/v1/inspect", {{"text", text}}).json();
+  EXPECT_EQ(other["settings"]["steps"], 9) << other.dump();
+  EXPECT_EQ(other["settings"]["negative"], "dog");
+}
+
+TEST_F(NativeServer, start_picture__may_be_one_of_the_gallery) {
+  const json done = server_.finished(post(small("a fox")));
+  json body = small("a cat");
+  body["init"] = "id:" + done["images"][0]["id"].get<std::string>();
+  body["strength"] = 0.5;
+  body["mask"] = server::base64(io::encode_png(gradient(8, 8, 1)));
+  EXPECT_EQ(server_.finished(post(body))["status"], "completed");
+  const json up = server_.finished(
+      post({{"kind", "upscale"}, {"init", body["init"]}, {"upscale", "lanczos:1.5"}}));
+  ASSERT_EQ(up["status"], "completed") << up.dump();
+  const json meta = server_.get(up["images"][0]["url"].get<std::string>() + "/meta").json();
+  EXPECT_EQ(meta["width"], 96);
+}
+
+TEST(server_queue, restart__goes_on_with_the_jobs_that_waited) {
+  Folder folder;
+  std::string first, second;
+  {
+    TestServer s(folder.path(), 30);
+    json body = small("one", 3);
+    body["init"] = server::base64(io::encode_png(gradient(8, 8, 3)));
+    first = id_of(s.post("/ebb/v1/jobs", body));
+    second = id_of(s.post("/ebb/v1/jobs", small("two")));
+    while (s.get("/ebb/v1/jobs/" + first).json()["images"].empty())
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  TestServer s(folder.path(), 1);
+  const json one = s.finished(first), two = s.finished(second);
+  EXPECT_EQ(one["status"], "completed") << one.dump();
+  EXPECT_LT(one["images"].size(), 3u);  // the others were made before
+  EXPECT_EQ(two["status"], "completed");
+  EXPECT_EQ(s.get("/ebb/v1/images").json()["images"].size(), 4u);
+  size_t left = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "out/.jobs"))
+    left += entry.exists();
+  EXPECT_EQ(left, 0u);
+}
+
+TEST(server_queue, full__429_and_clients_take_turns) {
+  Folder folder;
+  TestServer s(folder.path(), 50, [](auto& o) { o.queue.jobs = 2; });
+  const std::string runs = id_of(s.post("/ebb/v1/jobs", small("a")));
+  while (s.get("/ebb/v1/jobs/" + runs).json()["status"] == "queued") {
+  }
+  id_of(s.post("/ebb/v1/jobs", small("b"))), id_of(s.post("/ebb/v1/jobs", small("c")));
+  const auto full = s.post("/ebb/v1/jobs", small("d"));
+  EXPECT_EQ(full.status, 429);
+  EXPECT_EQ(full.header("retry-after"), "5");
+  server::Queue q({}, "");
+  const auto add = [&](const char* client) {
+    server::JobSpec spec;
+    spec.client = client;
+    return q.submit(spec)->id;
+  };
+  const std::string a1 = add("a"), a2 = add("a"), a3 = add("a"), b1 = add("b"), b2 = add("b");
+  EXPECT_EQ(q.waiting(), (std::vector<std::string>{a1, b1, a2, b2, a3}));
+}
+
+TEST(server_key, without_it__401_and_ten_wrong_ones_429) {
+  Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.guard.key = "secret-key"; });
+  EXPECT_EQ(s.get("/healthz").status, 200);
+  EXPECT_EQ(s.get("/ebb/v1/state").status, 401);
+  EXPECT_EQ(s.get("/ebb/v1/state", "Authorization: Bearer secret-key\r\n").status, 200);
+  const std::string basic = "x:secret-key";
+  const std::string coded =
+      server::base64({reinterpret_cast<const uint8_t*>(basic.data()), basic.size()});
+  EXPECT_EQ(s.get("/ebb/v1/state", "Authorization: Basic " + coded + "\r\n").status, 200);
+  EXPECT_EQ(ask(s.port(), "GET", "/ebb/v1/state", "", "Authorization: Bearer secret-key\r\n",
+                "any.example")
+                .status,
+            200);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(s.get("/ebb/v1/state", "Authorization: Bearer wrong\r\n").status, 401);
+  EXPECT_EQ(s.get("/ebb/v1/state", "Authorization: Bearer secret-key\r\n").status, 429);
+}
+
+TEST(server_stop, waiting_requests__get_503_and_streams_a_bye) {
+  Folder folder;
+  TestServer s(folder.path(), 50);
+  Wire events(s.port()), first(s.port()), second(s.port());
+  events.send(http_request("GET", "/ebb/v1/events"));
+  ASSERT_TRUE(events.until("event: state"));
+  const std::string body = R"({"prompt":"x","steps":1000,"width":64,"height":64})";
+  first.send(http_request("POST", "/sdapi/v1/txt2img", body));
+  while (!s.service().queue().running()) {
+  }
+  second.send(http_request("POST", "/sdapi/v1/txt2img", body));
+  while (s.service().queue().waiting().size() != 1) {
+  }
+  const auto start = std::chrono::steady_clock::now();
+  s.stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(6));
+  EXPECT_EQ(first.answer().status, 200);  // with the pictures that are finished: none
+  EXPECT_EQ(second.answer().status, 503);
+  EXPECT_TRUE(events.until("event: bye"));
+}
+
+}  // namespace ebb::testing

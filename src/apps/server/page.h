@@ -1,0 +1,13 @@
+// The web page: files of src/apps/server/page/, compiled in and compressed once.
+#pragma once
+
+#include <vector>
+
+#include "apps/server/route.h"
+
+namespace ebb::server {
+
+// "/" is index.html; without one, a 404 that says so.
+std::vector<Route> page_routes();
+
+}  // namespace ebb::server

@@ -1,0 +1,165 @@
+// Starts the page: what buttons, keys and dropped pictures do.
+import { $, el, button, on, onFile, show, setText, toast, complain, doing } from './dom.js';
+import { call, follow, known, onChange, takeToken } from './api.js';
+import * as form from './form.js';
+import { buildInput, inputOfJob, takeInputFile, takeInput } from './input.js';
+import { buildPictures, queueJob, draw, stopCurrent, imageKey, ACTIONS } from './pictures.js';
+
+let catalogue = null;
+let sending = Promise.resolve();      // jobs are sent in the order of their clicks
+
+async function send(job, input) {
+  try {
+    Object.assign(job, await input);
+    if (job.outpaint) delete job.size;
+    await queueJob(job);
+  } catch (error) {
+    if (!form.complainAtField(error.field, error.message)) complain(error);
+  }
+}
+
+function generate() {
+  if (!form.checkFields()) return;
+  const job = form.readSettings(), input = inputOfJob();
+  for (const mark of document.querySelectorAll('.mark')) setText(mark, '');
+  sending = sending.then(() => send(job, input));
+}
+
+const plain = ({ init, mask, outpaint, upscale, ...others }) => others;
+
+function takeSettings(found, notes = []) {
+  if (found.model && !form.modelNamed(found.model))
+    notes = [...notes, `It was made with ${found.model}, which is not among the models.`];
+  const before = form.allSettings(), changed = form.writeSettings(plain(found), true);
+  toast([`${changed === 1 ? 'One setting' : `${changed} settings`} changed.`, ...notes].join('\n'),
+    { action: 'Undo', act: () => form.writeSettings(before) });
+}
+
+async function takeFile(file, as) {
+  if (as === 'input') return takeInputFile(file);
+  const { settings: found, notes } = await call('POST', '/inspect', file);
+  if (found && Object.keys(found).some(name => name !== 'size')) return takeSettings(found, notes);
+  await takeInputFile(file);
+  toast('No settings are in the picture, so it is taken as the start picture.');
+}
+
+const again = (made, more) => queueJob({ ...plain(made), seed: -1, n: 1, first_image: undefined, ...more });
+
+const pictureActions = {
+  settings: meta => takeSettings(meta.settings),
+  again: meta => again(meta.settings),
+  vary: ({ id, settings: { size, hires, ...made } }) => again(made, { init: `id:${id}`, strength: 0.55 }),
+  upscale: ({ id }) => queueJob({ kind: 'upscale', init: `id:${id}`, upscale: catalogue.upscalers[0]?.name || 'lanczos' }),
+  input: takeInput,
+};
+
+function buildDropping() {
+  const zones = $('dropping'), isFile = event => event.dataTransfer?.types.includes('Files');
+  addEventListener('dragenter', event => { zones.hidden = !isFile(event); });
+  addEventListener('dragover', event => {
+    if (isFile(event)) event.preventDefault();
+    for (const zone of zones.children) zone.classList.toggle('over', zone === event.target);
+  });
+  addEventListener('dragleave', event => { zones.hidden ||= !event.relatedTarget; });
+  addEventListener('drop', doing(async event => {
+    const [file] = event.dataTransfer.files;
+    zones.hidden = true;
+    if (!file) return;
+    event.preventDefault();
+    await takeFile(file, event.target.dataset.drop);
+  }));
+  addEventListener('paste', doing(async event => {
+    const [file] = event.clipboardData.files, text = event.clipboardData.getData('text/plain');
+    if (file) return takeFile(file);
+    if (!/\bSteps: \d+, /.test(text)) return;
+    event.preventDefault();
+    const found = await call('POST', '/inspect', { text });
+    takeSettings(found.settings, found.notes);
+  }));
+  onFile('open', takeFile);
+}
+
+const KEYS = {
+  'Ctrl Enter': 'make the picture, or add it to the queue', Esc: 'stop, or close what is open',
+  '/': 'go to the prompt', 'Ctrl ↑ ↓': 'more or less weight of the words at the caret',
+  '← → Home End': 'walk through the pictures', Enter: 'open the picture',
+  '?': 'this list',
+};
+
+function globalKey(event) {
+  const { key, target } = event, control = event.ctrlKey || event.metaKey;
+  if (control && key === 'Enter') {
+    event.preventDefault();
+    return generate();
+  }
+  if (event.defaultPrevented || document.querySelector('dialog[open]')) return;
+  if (key === 'Escape') return stopCurrent().catch(complain);
+  if (target.matches('input, textarea, select') || control || event.altKey) return;
+  if (key === '/') $('prompt').focus();
+  else if (key === '?') $('keys').showModal();
+  else return imageKey(event);
+  event.preventDefault();
+}
+
+function buildKeys() {
+  addEventListener('keydown', globalKey);
+  on('help', 'click', () => $('keys').showModal());
+  on('keys-close', 'click', () => $('keys').close());
+  $('keys-list').append(...[...Object.entries(KEYS), ...ACTIONS.filter(([,, key]) => key).map(
+    ([, label, key, text]) => [key, `${label}: ${text}`])].flatMap(([keys, text]) => [
+    el('dt', {}, ...keys.split(' ').map(key => el('kbd', {}, key))), el('dd', {}, text)]));
+}
+
+const EXAMPLES = ['A lighthouse in the fog, early morning, soft light',
+  'A fox asleep in autumn leaves, watercolour', 'An old observatory, oil painting'];
+
+function drawEmpty() {
+  const none = catalogue && !catalogue.models.length;
+  setText($('empty-title'), none ? 'There is no model yet' : 'Describe a picture');
+  setText($('empty-text'), none
+    ? 'Put a Stable Diffusion checkpoint into the folder that ebb serve was started with (--models), then look again.'
+    : 'Write what it shows and press Generate. It appears here while it is made.');
+  $('examples').replaceChildren(...none ? [button('Look again', doing(async () => {
+      await call('POST', '/catalogue/rescan', {});
+      await loadCatalogue();
+    }))]
+    : EXAMPLES.map(text => button(text, () => {
+      form.typeInto($('prompt'), text);
+      $('generate').focus();
+    })));
+}
+
+async function loadCatalogue() {
+  catalogue = await call('GET', '/catalogue');
+  form.useCatalogue(catalogue, known.model?.name);
+  drawEmpty();
+  if (catalogue.scanning) setTimeout(() => loadCatalogue().catch(() => {}), 1500);
+  for (const { file, error } of catalogue.faults) complain({ message: `${file}: ${error}` });
+}
+
+function heard(type, { up, fault }) {
+  if (type === 'link') {
+    show('banner', !up);
+    setText($('banner'), up ? '' : `${fault} Trying again. What waits in its queue is kept there.`);
+    if (up && catalogue) toast('Connected again.');
+    if (up) loadCatalogue().catch(complain);
+  }
+  setText($('status'), known.model?.state === 'loading' ? 'Loading the model…' : '');
+}
+
+takeToken();
+form.buildForm();
+buildInput();
+buildPictures(pictureActions);
+buildKeys();
+buildDropping();
+drawEmpty();
+onChange(heard);
+on('form', 'submit', event => {
+  event.preventDefault();
+  generate();
+});
+if (innerWidth < 760) $('size-group').open = false;
+$('prompt').focus({ preventScroll: true });
+draw();
+follow();

@@ -1,0 +1,252 @@
+// The engine of models: what `ebb generate` runs, kept between jobs.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <list>
+
+#include "apps/cli/generate_request.h"
+#include "apps/cli/picture_texts.h"
+#include "apps/cli/terminal.h"
+#include "apps/server/catalogue.h"
+#include "apps/server/engine.h"
+#include "base/byte_size.h"
+#include "base/error.h"
+#include "diffusion/solver/run.h"
+#include "io/image.h"
+#include "io/resize.h"
+#include "pipeline/decoder.h"
+#include "pipeline/file_hash.h"
+#include "pipeline/noise_parameters.h"
+#include "pipeline/picture_bytes.h"
+#include "pipeline/text_to_image.h"
+#include "pipeline/upscaler.h"
+
+namespace ebb::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a loaded checkpoint depends on.
+std::string key_of(const cli::GenerateFlags& o) {
+  const auto& c = o.control;
+  std::string out =
+      str(o.model, '\n', o.vae, '\n', o.text_encoder, '\n', o.variant, '\n', o.ema, '\n',
+          o.modes.refiner_file(), '\n', o.modes.upscaler_file(), '\n', c.control_model.text(), '\n',
+          c.image_encoder, '\n', c.upscale, '\n', o.embedding_dir);
+  for (const auto& [name, value] : o.diffusion) out += str('\n', name, '=', value);
+  return out;
+}
+
+// Pictures tell names of files, not where they lie on the server.
+cli::GenerateFlags without_folders(cli::GenerateFlags o) {
+  const auto name = [](std::string& path) {
+    if (!path.empty()) path = fs::path(path).filename().string();
+  };
+  for (std::string* s : {&o.model, &o.vae, &o.text_encoder, &o.modes.init, &o.modes.mask,
+                         &o.modes.refiner, &o.control.upscale, &o.control.image_encoder})
+    name(*s);
+  for (auto* list : {&o.lora, &o.modes.refiner_lora, &o.control.control_model})
+    for (std::string& text : list->texts) name(text);
+  o.control.control.texts.clear(), o.control.control_mask.texts.clear();
+  if (!o.modes.upscaler_file().empty()) {
+    Hires h = parse_hires(o.modes.hires);
+    name(h.upscaler);
+    o.modes.hires = str(h.scale, ':', h.upscaler, ':', h.steps, ':', h.strength);
+  }
+  o.lora_dir.clear(), o.embedding_dir.clear();
+  return o;
+}
+
+// The range of pictures that is being made, and where to go on.
+struct Position {
+  int64_t next = 0, count = 0, end = 0;
+  ImageRange take(int64_t most) {
+    const ImageRange out{next, std::min(next + most, count)};
+    next = end = out.end;
+    return out;
+  }
+};
+
+class PipelineEngine final : public Engine {
+ public:
+  PipelineEngine(const Catalogue& catalogue, cli::CommonOptions device, std::string memory)
+      : catalogue_(catalogue), device_(std::move(device)) {
+    if (memory != "auto") {
+      const auto bytes = parse_size(memory);
+      require(bytes.has_value(), "serve: --memory must be auto or ", size_forms, " (got '", memory,
+              "')");
+      memory_ = *bytes;
+    }
+  }
+
+  void run(const Job& job, int64_t first, JobEvents& events) override {
+    if (!context_) context_ = cli::open_device(device_);
+    if (job.spec.kind == JobKind::upscale) return upscale(job, events);
+    cli::GenerateFlags o = job.spec.flags;
+    cli::settle(o, [&](std::string_view f) { return job.spec.given.contains(f); });
+    const TextToImageRequest request = cli::request_of(o);
+    load(o, job, events);
+    const ResolvedTextToImage resolved = pipeline_->resolve(request);
+    for (const std::string& w : resolved.warnings) events.warn(w);
+    Position at{.next = first, .count = request.count};
+    while (at.next < at.count) {
+      try {
+        generate(o, resolved, at, events);
+      } catch (const Cancelled&) {
+        if (!job.skip.exchange(false) || job.cancel) throw;
+        at.next = at.end;
+      }
+    }
+  }
+
+  void release() override {
+    preview_ = {};
+    pipeline_.reset(), upscaler_.reset();
+    key_.clear();
+  }
+
+ private:
+  void load(const cli::GenerateFlags& o, const Job& job, JobEvents& events) {
+    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
+    const std::string key = key_of(o);
+    if (pipeline_ && key == key_) return;
+    events.model(shown_model(job), false);
+    CheckpointParts parts = cli::parts_of(o);  // the one before stays good where this throws
+    release();
+    TextToImageOptions options{.keeps_loras = true, .memory = memory_};
+    if (!o.embedding_dir.empty())
+      options.embeddings = text::read_embedding_folder(o.embedding_dir, cli::syntax_of(o));
+    pipeline_ = std::make_unique<TextToImage>(std::move(parts), *context_, options);
+    key_ = key;
+    events.model(shown_model(job), true);
+  }
+
+  cli::HashTexts hashes_of(const cli::GenerateFlags& o) const {
+    cli::HashTexts out;
+    for (const auto& [name, path] : {std::pair{"model", &o.model}, std::pair{"vae", &o.vae}})
+      if (const auto f = catalogue_.by_path(*path); f && !f->sha256.empty()) out[name] = f->hash();
+    return out;
+  }
+
+  static std::vector<std::string> lora_hashes(const ResolvedTextToImage& r) {
+    std::list<FileHash> hashes;
+    for (const auto* uses : {&r.loras, &r.refiner_loras})
+      for (const adapters::AdapterUse& use : *uses)
+        hashes.emplace_back(use.file->path(), HashOf::tensors);
+    std::vector<std::string> out;
+    for (FileHash& h : hashes) out.push_back(h.hex());
+    return out;
+  }
+
+  void generate(const cli::GenerateFlags& o, const ResolvedTextToImage& r, Position& at,
+                JobEvents& events) {
+    const GenerateOptions ran = pipeline_->ran(r);
+    const cli::GenerateFlags shown = without_folders(o);
+    const cli::HashTexts hashes = hashes_of(o);
+    const std::vector<std::string> loras = lora_hashes(r);
+    JobProgress p{.image = at.next, .images = at.count, .steps = ran.steps};
+    RunEvents run;
+    run.progress = [&](const RunProgress& now) {
+      p.share = now.of_run, p.seconds_left = now.seconds_left;
+      if (now.stage == Stage::sampling && p.step == 0) p.image = at.end - 1;
+      return events.progress(p);
+    };
+    run.step = [&](const StepView& s) {
+      p.step = s.step, p.steps = s.steps;
+      if (events.wants_preview() && s.step < s.steps) show(r, s, events);
+    };
+    run.picture = [&](const Picture& made) {
+      const int64_t image = o.first_image + made.index;
+      p.image = std::min(made.index + 1, at.count - 1), p.step = 0;
+      events.picture({made.index, picture_bytes(made.pixels, o.generate.dialect),
+                      cli::picture_texts({shown, r, ran, made, hashes, loras}),
+                      uint64_t{seed_of_picture(r.first(), image)}});
+    };
+    run.tell = [&](const std::string& text) { events.warn(text); };
+    pipeline_->run(r, run, [&](int64_t most) { return at.take(most); });
+  }
+
+  // A picture that cannot be made is none that the run is for.
+  void show(const ResolvedTextToImage& r, const StepView& s, JobEvents& events) {
+    try {
+      if (!preview_) preview_ = pipeline_->preview(r);
+      events.preview(image_at(to_pixels(preview_(s.denoised())), 0));
+    } catch (const Cancelled&) {
+      throw;
+    } catch (const Error& e) {
+      events.warn(str("preview: ", e.what()));
+    }
+  }
+
+  void upscale(const Job& job, JobEvents& events) {
+    const UpscaleSettings& s = job.spec.upscale;
+    const Tensor image = io::read_image(s.image, 3);
+    if (s.upscaler == "lanczos" || s.upscaler == "nearest")
+      return events.picture({0, resized(image, s), {}, 0});
+    if (!upscaler_ || upscaler_file_ != s.upscaler) {
+      upscaler_ = std::make_unique<Upscaler>(load_upscaler(s.upscaler, "upscaler"), *context_);
+      upscaler_file_ = s.upscaler;
+    }
+    const auto [height, width] = upscaled_size(image, s);
+    const double scale =
+        std::max(static_cast<double>(height) / static_cast<double>(image.shape()[0]),
+                 static_cast<double>(width) / static_cast<double>(image.shape()[1]));
+    const Tensor large = upscaler_->run(signed_pixels(image), scale, [&](double share) {
+      return events.progress({.share = share});
+    });
+    UpscaleSettings rest = s;
+    rest.width = width, rest.height = height;
+    events.picture({0, resized(image_at(to_pixels(large), 0), rest), {}, 0});
+  }
+
+  const Catalogue& catalogue_;
+  cli::CommonOptions device_;
+  int64_t memory_ = 0;
+  std::optional<Context> context_;
+  std::unique_ptr<TextToImage> pipeline_;
+  Preview preview_;
+  std::string key_, upscaler_file_;
+  std::unique_ptr<Upscaler> upscaler_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> pipeline_engine(const Catalogue& catalogue, cli::CommonOptions device,
+                                        std::string memory) {
+  return std::make_unique<PipelineEngine>(catalogue, std::move(device), std::move(memory));
+}
+
+std::pair<int64_t, int64_t> upscaled_size(const Tensor& image, const UpscaleSettings& s) {
+  const auto h = static_cast<double>(image.shape()[0]), w = static_cast<double>(image.shape()[1]);
+  if (s.width > 0 && s.height > 0) {
+    const double fits =
+        std::min(static_cast<double>(s.height) / h, static_cast<double>(s.width) / w);
+    if (s.crop) return {s.height, s.width};
+    return {std::max<int64_t>(std::llround(h * fits), 1),
+            std::max<int64_t>(std::llround(w * fits), 1)};
+  }
+  return {std::max<int64_t>(std::llround(h * s.scale), 1),
+          std::max<int64_t>(std::llround(w * s.scale), 1)};
+}
+
+Tensor resized(const Tensor& image, const UpscaleSettings& s) {
+  const auto [height, width] = upscaled_size(image, s);
+  Tensor whole = image;
+  int64_t h = height, w = width;
+  if (s.width > 0 && s.crop) {  // covers it; the middle is taken
+    const double covers =
+        std::max(static_cast<double>(height) / static_cast<double>(image.shape()[0]),
+                 static_cast<double>(width) / static_cast<double>(image.shape()[1]));
+    h = std::max<int64_t>(height, std::llround(static_cast<double>(image.shape()[0]) * covers));
+    w = std::max<int64_t>(width, std::llround(static_cast<double>(image.shape()[1]) * covers));
+  }
+  if (h != image.shape()[0] || w != image.shape()[1])
+    whole = io::resize(image, h, w,
+                       s.upscaler == "nearest" ? io::ResizeFilter::box : io::ResizeFilter::lanczos);
+  if (h == height && w == width) return whole;
+  return io::crop(whole, (h - height) / 2, (w - width) / 2, height, width);
+}
+
+std::string shown_model(const Job& job) { return fs::path(job.spec.flags.model).stem().string(); }
+
+}  // namespace ebb::server

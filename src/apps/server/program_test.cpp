@@ -1,0 +1,179 @@
+// `ebb serve` as a program: how it starts, ends, is killed and goes on.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "support/http_client.h"
+#include "support/program.h"
+
+namespace ebb::testing {
+namespace {
+
+using nlohmann::json;
+
+// A running server; its lines go to a file.
+class Serving {
+ public:
+  Serving(const std::string& folder, const std::vector<std::string>& flags)
+      : log_(folder + "/log") {
+    std::filesystem::remove(log_);
+    std::vector<std::string> words = {program_path(), "serve", "--engine", "fake",
+                                      "--port",       "0",     "--out",    folder + "/out"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      std::freopen(log_.c_str(), "w", stderr);
+      std::vector<char*> argv;
+      for (std::string& w : words) argv.push_back(w.data());
+      argv.push_back(nullptr);
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    for (int i = 0; i < 1000 && port_ == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      const std::string text = log();
+      const size_t at = text.find("http://127.0.0.1:");
+      if (at != text.npos && text.find('\n', at) != text.npos)
+        port_ = static_cast<uint16_t>(std::atoi(text.c_str() + at + 17));
+    }
+    EXPECT_NE(port_, 0) << log();
+  }
+  ~Serving() { kill(SIGKILL); }
+  // Its exit code, or the signal that ended it, negative.
+  int kill(int signal) {
+    if (pid_ <= 0) return 0;
+    ::kill(pid_, signal);
+    return wait();
+  }
+  int wait() {
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  std::string log() const { return std::filesystem::exists(log_) ? file_bytes(log_) : ""; }
+  uint16_t port() const { return port_; }
+  HttpAnswer post(const std::string& target, const json& body) const {
+    return ask(port_, "POST", target, body.dump());
+  }
+  json job(const std::string& id) const { return ask(port_, "GET", "/ebb/v1/jobs/" + id).json(); }
+  json finished(const std::string& id) const {
+    for (int i = 0; i < 1000; ++i) {
+      const json j = job(id);
+      if (j.value("status", "") == "completed") return j;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return job(id);
+  }
+
+ private:
+  std::string log_;
+  pid_t pid_ = -1;
+  uint16_t port_ = 0;
+};
+
+json slow_job(int64_t n) {
+  return {{"prompt", "a fox"}, {"size", "64x64"}, {"steps", 4}, {"seed", 5}, {"n", n}};
+}
+
+}  // namespace
+
+TEST(serve_program, killed__its_jobs_go_on_and_pictures_are_whole) {
+  Folder folder;
+  std::string first, second;
+  {
+    Serving s(folder.path(), {"--step-ms", "30"});
+    first = s.post("/ebb/v1/jobs", slow_job(4)).json()["id"];
+    second = s.post("/ebb/v1/jobs", slow_job(1)).json()["id"];
+    while (s.job(first)["images"].empty()) {
+    }
+    EXPECT_EQ(s.kill(SIGKILL), -SIGKILL);
+  }
+  Serving s(folder.path(), {"--step-ms", "1"});
+  EXPECT_EQ(s.finished(first)["status"], "completed");
+  EXPECT_EQ(s.finished(second)["status"], "completed");
+  const json images = ask(s.port(), "GET", "/ebb/v1/images").json()["images"];
+  EXPECT_GE(images.size(), 5u);
+  for (const json& i : images) EXPECT_EQ(i["prompt"], "a fox");
+}
+
+TEST(serve_program, signal__ends_it_in_time_with_0) {
+  Folder folder;
+  Serving s(folder.path(), {"--step-ms", "50"});
+  s.post("/ebb/v1/jobs", {{"prompt", "x"}, {"size", "64"}, {"steps", 1000}});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(s.kill(SIGTERM), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+// Row 21: open to others by mistake.
+TEST(serve_program, row_21__other_computers_without_a_key__it_does_not_start) {
+  Folder folder;
+  const std::string start = str("serve --engine fake --port 0 --out ", folder / "out");
+  EXPECT_NE(error_line(start + " --listen 0.0.0.0").find("--key"), std::string::npos);
+  EXPECT_NE(error_line(start + " --host 0.0.0.0").find("--insecure-no-auth"), std::string::npos);
+  EXPECT_NE(error_line(start + " --cors-origin '*'").find("--cors-origin"), std::string::npos);
+  put_file(folder / "key", "short");
+  EXPECT_NE(error_line(start + " --key " + folder / "key").find("8 signs"), std::string::npos);
+}
+
+// Row 22: what is logged of a request.
+TEST(serve_program, row_22__lines_of_the_log_are_short_and_have_no_prompts) {
+  Folder folder;
+  Serving s(folder.path(), {"--step-ms", "1"});
+  s.post("/sdapi/v1/img2img",
+         {{"prompt", "secret words"}, {"init_images", {std::string(3'000'000, 'A')}}});
+  s.post("/ebb/v1/jobs", {{"prompt", "fail"}});
+  ask(s.port(), "GET", "/" + std::string(5000, 'x'));
+  s.kill(SIGTERM);
+  const std::string log = s.log();
+  EXPECT_EQ(log.find("secret"), std::string::npos);
+  for (size_t at = 0; at < log.size();) {
+    const size_t end = std::min(log.find('\n', at), log.size());
+    EXPECT_LT(end - at, 500u);
+    at = end + 1;
+  }
+}
+
+// Row 27: a port in use, a folder that takes no files.
+TEST(serve_program, row_27__port_in_use_and_no_room_for_pictures__are_told) {
+  Folder folder;
+  Serving s(folder.path(), {"--step-ms", "1"});
+  const std::string line =
+      error_line(str("serve --engine fake --port ", s.port(), " --out ", folder / "other"));
+  EXPECT_NE(line.find("cannot listen at 127.0.0.1"), std::string::npos) << line;
+  put_file(folder / "file", "");
+  EXPECT_NE(error_line(str("serve --engine fake --port 0 --out ", folder / "file")).find("--out"),
+            std::string::npos);
+  std::filesystem::rename(folder / "out", folder / "gone");
+  std::filesystem::remove_all(folder / "gone");
+  const auto a =
+      s.post("/sdapi/v1/txt2img",
+             {{"prompt", "x"}, {"steps", 1}, {"width", 64}, {"height", 64}, {"save_images", true}});
+  EXPECT_EQ(a.status, 200) << a.body;
+  EXPECT_EQ(a.json()["images"].size(), 1u);
+}
+
+// Row 28: the program that started it has ended.
+TEST(serve_program, row_28__parent_that_is_killed__ends_it_too) {
+  Folder folder;
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  Serving s(folder.path(), {"--parent-pid", std::to_string(parent), "--log-level", "debug",
+                            "--diffusion-fa", "--vae-tiling", "--vae-tile-size", "512x512"});
+  EXPECT_EQ(ask(s.port(), "GET", "/v1/internal/ping").status, 200);
+  EXPECT_NE(s.log().find("--vae-tiling has no effect"), std::string::npos) << s.log();
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(s.wait(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+}
+
+}  // namespace ebb::testing

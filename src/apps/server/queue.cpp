@@ -1,0 +1,408 @@
+#include "apps/server/queue.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "apps/server/fault.h"
+#include "apps/server/random_text.h"
+
+namespace ebb::server {
+namespace {
+
+constexpr size_t events_kept = 2000;
+constexpr double step_interval = 0.1;  // seconds between events
+
+size_t bytes_of(const JobSpec& spec) {
+  size_t out = spec.flags.prompt.size() + spec.flags.negative.size();
+  for (const JobInput& i : spec.inputs) out += i.png.size();
+  return out;
+}
+
+Json null_or(double time) { return time > 0 ? Json(time) : Json(); }
+
+}  // namespace
+
+std::string_view name_of(JobStatus status) {
+  constexpr std::string_view names[] = {"queued", "generating", "completed", "failed", "cancelled"};
+  return names[static_cast<size_t>(status)];
+}
+
+double unix_time() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+Json job_json(const JobView& v) {
+  const Job& job = *v.job;
+  Json out = {{"id", job.id},
+              {"kind", job.spec.kind == JobKind::generate ? "generate" : "upscale"},
+              {"status", name_of(v.status)},
+              {"created", job.created},
+              {"started", null_or(v.started)},
+              {"completed", null_or(v.completed)},
+              {"queue_position", v.position < 0 ? Json() : Json(v.position)},
+              {"settings", job.spec.shown},
+              {"progress", nullptr},
+              {"images", Json::array()},
+              {"warnings", v.warnings},
+              {"error", nullptr}};
+  if (v.status == JobStatus::generating) {
+    const JobProgress& p = v.progress;
+    out["progress"] = {
+        {"image", p.image},       {"images", p.images},
+        {"step", p.step},         {"steps", p.steps},
+        {"share", p.share},       {"eta_s", p.seconds_left < 0 ? Json() : Json(p.seconds_left)},
+        {"preview_id", p.preview}};
+  }
+  for (const JobImage& i : v.images)
+    out["images"].push_back(
+        {{"index", i.index}, {"id", i.id}, {"url", "/ebb/v1/images/" + i.id}, {"seed", i.seed}});
+  if (v.error.status != 0) out["error"] = {{"code", v.error.code}, {"message", v.error.message}};
+  return out;
+}
+
+Queue::Queue(QueueLimits limits, std::string folder,
+             const std::function<void(const std::string&)>& says)
+    : limits_(limits), folder_(std::move(folder)) {
+  if (!folder_.empty()) read_kept(says);
+}
+
+// ---- what is asked ----------------------------------------------------------------------------
+
+Queue::State* Queue::state(std::string_view id) {
+  const auto at = jobs_.find(id);
+  return at == jobs_.end() ? nullptr : at->second.get();
+}
+const Queue::State* Queue::state(std::string_view id) const {
+  return const_cast<Queue*>(this)->state(id);
+}
+
+void Queue::check_room(const JobSpec& spec) const {
+  if (closed_) throw HttpFault(503, "shutting_down", "the server is shutting down");
+  int64_t images = spec.images();
+  size_t bytes = bytes_of(spec);
+  for (const auto& s : waiting_) images += s->job->spec.images(), bytes += bytes_of(s->job->spec);
+  if (waiting_.size() >= limits_.jobs || images > static_cast<int64_t>(limits_.images) ||
+      bytes > limits_.bytes)
+    throw HttpFault(429, "queue_full",
+                    str("the queue is full (", waiting_.size(), " jobs wait; at most ",
+                        limits_.jobs, " jobs of ", limits_.images, " images and ",
+                        limits_.bytes >> 20, " MB); try again later"));
+}
+
+// Behind as many jobs of each other client as this one has before it: clients take turns.
+void Queue::insert(const std::shared_ptr<State>& s) {
+  const auto client = [](const auto& w) -> const std::string& { return w->job->spec.client; };
+  const auto own = std::ranges::count(waiting_, client(s), client);
+  std::map<std::string, std::ptrdiff_t> before;
+  auto at = waiting_.end();
+  for (auto i = waiting_.begin(); i != waiting_.end(); ++i)
+    if (before[client(*i)]++ > own && at == waiting_.end()) at = i;
+  if (at != waiting_.end() && own > 0) {  // never before one of its own
+    const auto last = std::find_if(waiting_.rbegin(), waiting_.rend(),
+                                   [&](const auto& w) { return client(w) == client(s); });
+    if (std::distance(waiting_.begin(), last.base()) > std::distance(waiting_.begin(), at))
+      at = last.base();
+  }
+  waiting_.insert(at, s);
+  number_waiting();
+}
+
+void Queue::number_waiting() {
+  int64_t i = 0;
+  for (const auto& s : waiting_) s->view.position = i++;
+}
+
+std::shared_ptr<const Job> Queue::submit(JobSpec spec) {
+  const auto s = std::make_shared<State>();
+  s->job = std::make_shared<Job>();
+  const std::lock_guard lock(mutex_);
+  forget_old();
+  check_room(spec);
+  if (!spec.id.empty() && jobs_.contains(spec.id) &&
+      !is_finished(jobs_.find(spec.id)->second->view.status))
+    throw HttpFault(409, "id_in_use", str("a job with the id '", spec.id, "' is not finished"));
+  s->job->id = spec.id.empty() ? random_text(16) : spec.id;
+  std::erase(finished_, s->job->id);
+  s->job->spec = std::move(spec);
+  s->job->file = random_text(16);
+  s->job->created = unix_time();
+  s->view.job = s->job;
+  s->view.progress.images = s->job->spec.images();
+  if (!folder_.empty()) write_inputs(folder_, *s->job);
+  if (s->job->spec.keeps) keep(*s);
+  jobs_[s->job->id] = s;
+  insert(s);
+  publish_job("queued", *s);
+  wake_.notify_one();
+  return s->job;
+}
+
+std::optional<JobView> Queue::find(std::string_view id) const {
+  const std::lock_guard lock(mutex_);
+  const State* s = state(id);
+  return s ? std::optional(s->view) : std::nullopt;
+}
+
+std::vector<JobView> Queue::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<JobView> out;
+  for (const auto& [id, s] : jobs_)  // one that runs, or is being encoded behind its run
+    if (s->view.status == JobStatus::generating) out.push_back(s->view);
+  for (const auto& s : waiting_) out.push_back(s->view);
+  for (auto id = finished_.rbegin(); id != finished_.rend(); ++id)
+    if (const State* s = state(*id)) out.push_back(s->view);
+  return out;
+}
+
+std::optional<JobView> Queue::running() const {
+  const std::lock_guard lock(mutex_);
+  return running_ ? std::optional(running_->view) : std::nullopt;
+}
+
+std::vector<std::string> Queue::waiting() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> out;
+  for (const auto& s : waiting_) out.push_back(s->job->id);
+  return out;
+}
+
+bool Queue::cancel(std::string_view id) {
+  const std::lock_guard lock(mutex_);
+  State* s = state(id);
+  if (!s || is_finished(s->view.status)) return false;
+  s->job->cancel = true;
+  if (s->view.status == JobStatus::queued) end(*s, JobStatus::cancelled, {});
+  return true;
+}
+
+void Queue::cancel_all() {
+  const std::lock_guard lock(mutex_);
+  if (running_) running_->job->cancel = true;
+  while (!waiting_.empty()) end(*waiting_.back(), JobStatus::cancelled, {});
+}
+
+bool Queue::skip(std::string_view id) {
+  const std::lock_guard lock(mutex_);
+  if (!running_ || running_->job->id != id) return false;
+  running_->job->skip = true;
+  return true;
+}
+
+bool Queue::move(std::string_view id, size_t position) {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::ranges::find_if(waiting_, [&](const auto& s) { return s->job->id == id; });
+  if (at == waiting_.end()) return false;
+  const auto s = *at;
+  waiting_.erase(at);
+  waiting_.insert(
+      std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(std::min(position, waiting_.size()))),
+      s);
+  number_waiting();
+  publish("state", Json());  // whoever sends it adds the snapshot
+  return true;
+}
+
+void Queue::when_finished(std::string_view id, std::function<void(const JobView&)> call) {
+  std::optional<JobView> done;
+  {
+    const std::lock_guard lock(mutex_);
+    State* s = state(id);
+    if (!s) return;
+    if (!is_finished(s->view.status)) return s->waiting.push_back(std::move(call));
+    done = s->view;
+  }
+  call(*done);
+}
+
+void Queue::close(bool drain) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  closed_ = keeps_all_ = true;
+  if (running_ && !drain) running_->job->cancel = true;
+  while (!waiting_.empty())
+    end(*waiting_.back(), JobStatus::cancelled,
+        {503, "shutting_down", "the server is shutting down"});
+  wake_.notify_all();
+}
+
+// ---- the worker -------------------------------------------------------------------------------
+
+std::shared_ptr<Job> Queue::next() {
+  std::unique_lock lock(mutex_);
+  wake_.wait(lock, [&] { return closed_ || !waiting_.empty(); });
+  if (closed_) return nullptr;
+  running_ = waiting_.front();
+  waiting_.pop_front();
+  number_waiting();
+  running_->view.status = JobStatus::generating;
+  running_->view.position = -1;
+  running_->view.started = unix_time();
+  publish_job("started", *running_);
+  return running_->job;
+}
+
+void Queue::progress(const Job& job, const JobProgress& p) {
+  const std::lock_guard lock(mutex_);
+  State* s = state(job.id);
+  if (!s || is_finished(s->view.status)) return;
+  const bool other = p.image != s->view.progress.image || p.step != s->view.progress.step;
+  s->view.progress = p;
+  const double now = unix_time();
+  if (!other || now - s->told < step_interval) return;
+  s->told = now;
+  publish("step", {{"job", job.id},
+                   {"image", p.image},
+                   {"images", p.images},
+                   {"step", p.step},
+                   {"steps", p.steps},
+                   {"share", p.share},
+                   {"eta_s", p.seconds_left < 0 ? Json() : Json(p.seconds_left)},
+                   {"preview_id", p.preview}});
+}
+
+void Queue::warn(const Job& job, const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (State* s = state(job.id)) s->view.warnings.push_back(text);
+}
+
+void Queue::encoding(const Job& job) {
+  const std::lock_guard lock(mutex_);
+  if (State* s = state(job.id)) ++s->encoding;
+}
+
+void Queue::encoded(const Job& job, std::optional<JobImage> image) {
+  const std::lock_guard lock(mutex_);
+  State* s = state(job.id);
+  if (!s) return;
+  --s->encoding;
+  if (image) {
+    auto& images = s->view.images;
+    const auto behind = std::ranges::upper_bound(images, image->index, {}, &JobImage::index);
+    publish("image", {{"job", job.id},
+                      {"index", image->index},
+                      {"id", image->id},
+                      {"url", "/ebb/v1/images/" + image->id},
+                      {"seed", image->seed}});
+    images.insert(behind, std::move(*image));
+    if (job.spec.keeps) keep(*s);
+  }
+  end_if_encoded(*s);
+}
+
+void Queue::finish(const Job& job, JobStatus status, JobError error) {
+  const std::lock_guard lock(mutex_);
+  State* s = state(job.id);
+  if (running_ && running_->job->id == job.id) running_ = nullptr;
+  if (!s) return;
+  s->ends = status, s->error = std::move(error);
+  end_if_encoded(*s);
+}
+
+void Queue::end_if_encoded(State& s) {
+  if (s.ends && s.encoding == 0) end(s, *s.ends, std::move(s.error));
+}
+
+void Queue::end(State& s, JobStatus status, JobError error) {
+  const bool waited = s.view.status == JobStatus::queued;
+  s.view.status = status;
+  s.view.error = std::move(error);
+  s.view.completed = unix_time();
+  s.view.position = -1;
+  s.ends.reset();
+  if (waited) {
+    waiting_.remove_if([&](const auto& w) { return w.get() == &s; });
+    number_waiting();
+  }
+  finished_.push_back(s.job->id);
+  if (!s.job->spec.keeps || !keeps_all_ || status != JobStatus::cancelled) unkeep(*s.job);
+  publish_job(status == JobStatus::completed ? "done"
+              : status == JobStatus::failed  ? "failed"
+                                             : "removed",
+              s);
+  for (const auto& call : std::exchange(s.waiting, {})) call(s.view);
+}
+
+void Queue::forget_old() {
+  const double now = unix_time();
+  while (!finished_.empty()) {
+    const auto at = jobs_.find(finished_.front());
+    if (at != jobs_.end() && now - at->second->view.completed < limits_.known_seconds) return;
+    if (at != jobs_.end()) jobs_.erase(at);
+    finished_.pop_front();
+  }
+}
+
+// ---- events -----------------------------------------------------------------------------------
+
+void Queue::publish(const std::string& name, Json data) {
+  events_.push_back({++last_event_, name, std::move(data)});
+  if (events_.size() > events_kept) events_.pop_front();
+  for (const auto& [id, call] : subscribers_) call(events_.back());
+}
+
+void Queue::publish_job(const std::string& name, const State& s) {
+  Json data = {{"job", s.job->id}, {"item", job_json(s.view)}};
+  if (name == "failed") data["error"] = data["item"]["error"];
+  publish(name, std::move(data));
+}
+
+void Queue::tell(const std::string& name, Json data) {
+  const std::lock_guard lock(mutex_);
+  publish(name, std::move(data));
+}
+
+int64_t Queue::subscribe(Subscriber call) {
+  const std::lock_guard lock(mutex_);
+  subscribers_[next_subscriber_] = std::move(call);
+  return next_subscriber_++;
+}
+
+void Queue::unsubscribe(int64_t subscriber) {
+  const std::lock_guard lock(mutex_);
+  subscribers_.erase(subscriber);
+}
+
+size_t Queue::subscribers() const {
+  const std::lock_guard lock(mutex_);
+  return subscribers_.size();
+}
+
+int64_t Queue::last_event() const {
+  const std::lock_guard lock(mutex_);
+  return last_event_;
+}
+
+std::optional<std::vector<Event>> Queue::events_since(int64_t number) const {
+  const std::lock_guard lock(mutex_);
+  if (number > last_event_ || number + 1 < last_event_ - std::ssize(events_) + 1) return {};
+  std::vector<Event> out;
+  for (const Event& e : events_)
+    if (e.number > number) out.push_back(e);
+  return out;
+}
+
+// ---- the folder -------------------------------------------------------------------------------
+
+void Queue::keep(const State& s) const {
+  if (folder_.empty()) return;
+  write_job(folder_, *s.job, s.job->done_before + std::ssize(s.view.images));
+}
+
+void Queue::unkeep(const Job& job) const {
+  if (!folder_.empty()) remove_job(folder_, job);
+}
+
+void Queue::read_kept(const std::function<void(const std::string&)>& says) {
+  for (const auto& job : read_jobs(folder_, says)) {
+    const auto s = std::make_shared<State>();
+    s->job = job;
+    s->view.job = job;
+    s->view.progress.images = job->spec.images();
+    jobs_[job->id] = s;
+    waiting_.push_back(s);
+  }
+  number_waiting();
+}
+
+}  // namespace ebb::server

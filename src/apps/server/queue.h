@@ -1,0 +1,128 @@
+// Queue: jobs in their order, what is known of them, and the events of all. Any thread may call.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/server/job.h"
+
+namespace ebb::server {
+
+struct QueueLimits {
+  size_t jobs = 64, images = 256, bytes = size_t{512} << 20;
+  double known_seconds = 600;  // finished jobs
+};
+
+struct Event {
+  int64_t number = 0;
+  std::string name;
+  Json data;
+};
+
+class Queue {
+ public:
+  // Pictures of requests, and jobs that are kept, lie in `folder` until they are finished; "":
+  // nowhere. Those that an earlier
+  // process left there are queued; `says` gets a line for each that cannot be.
+  Queue(QueueLimits limits, std::string folder,
+        const std::function<void(const std::string&)>& says = {});
+
+  // Throws HttpFault: 429 where it is full, 409 for an id in use, 503 once it is closed.
+  std::shared_ptr<const Job> submit(JobSpec spec);
+  std::optional<JobView> find(std::string_view id) const;
+  // That runs, those that wait in order, those that are finished, the newest first.
+  std::vector<JobView> all() const;
+  std::optional<JobView> running() const;
+  std::vector<std::string> waiting() const;  // ids, in order
+  // False: there is no such job that waits or runs.
+  bool cancel(std::string_view id);
+  void cancel_all();
+  bool skip(std::string_view id);  // of the one that runs
+  bool move(std::string_view id, size_t position);
+  // `call` gets the job once it is finished, at once where it is; on the thread that ends it.
+  void when_finished(std::string_view id, std::function<void(const JobView&)> call);
+  // No more are taken; those that wait are cancelled with 503, but stay in the folder, as does the
+  // one that runs unless `drain`.
+  void close(bool drain);
+
+  // ---- events
+  using Subscriber = std::function<void(const Event&)>;
+  int64_t subscribe(Subscriber call);
+  void unsubscribe(int64_t subscriber);
+  size_t subscribers() const;
+  int64_t last_event() const;
+  // Those behind `number`; none where they are forgotten.
+  std::optional<std::vector<Event>> events_since(int64_t number) const;
+  void tell(const std::string& name, Json data);
+
+  // ---- the worker
+  // Waits; null once it is closed.
+  std::shared_ptr<Job> next();
+  void progress(const Job& job, const JobProgress& p);
+  void warn(const Job& job, const std::string& text);
+  // Pictures are being encoded: the job ends behind them.
+  void encoding(const Job& job);
+  void encoded(const Job& job, std::optional<JobImage> image);  // none: it failed
+  void finish(const Job& job, JobStatus status, JobError error = {});
+
+ private:
+  struct State {
+    std::shared_ptr<Job> job;
+    JobView view;
+    int64_t encoding = 0;
+    std::optional<JobStatus> ends;  // once nothing is being encoded
+    JobError error;
+    double told = 0;  // when a step was
+    std::vector<std::function<void(const JobView&)>> waiting;
+  };
+  State* state(std::string_view id);
+  const State* state(std::string_view id) const;
+  void check_room(const JobSpec& spec) const;
+  void insert(const std::shared_ptr<State>& s);
+  void number_waiting();
+  void end(State& s, JobStatus status, JobError error);
+  void end_if_encoded(State& s);
+  void forget_old();
+  void publish(const std::string& name, Json data);
+  void publish_job(const std::string& name, const State& s);
+  void keep(const State& s) const;
+  void unkeep(const Job& job) const;
+  void read_kept(const std::function<void(const std::string&)>& says);
+
+  QueueLimits limits_;
+  std::string folder_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::map<std::string, std::shared_ptr<State>, std::less<>> jobs_;
+  std::list<std::shared_ptr<State>> waiting_;
+  std::shared_ptr<State> running_;
+  std::deque<std::string> finished_;  // ids, oldest first
+  bool closed_ = false, keeps_all_ = false;
+  std::map<int64_t, Subscriber> subscribers_;
+  int64_t next_subscriber_ = 1;
+  std::deque<Event> events_;
+  int64_t last_event_ = 0;
+};
+
+// As the native protocol has it.
+Json job_json(const JobView& v);
+
+// Of a job in files: queue_folder.cpp.
+// Writes the pictures of the request; its settings name the files then.
+void write_inputs(const std::string& folder, Job& job);
+void write_job(const std::string& folder, const Job& job, int64_t done);
+void remove_job(const std::string& folder, const Job& job);
+// In the order in which they were made; `says` gets a line for each that cannot be read.
+std::vector<std::shared_ptr<Job>> read_jobs(const std::string& folder,
+                                            const std::function<void(const std::string&)>& says);
+
+}  // namespace ebb::server

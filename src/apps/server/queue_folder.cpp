@@ -1,0 +1,121 @@
+// Jobs as files: what a queue that survives the process reads again.
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/cli/settings_file.h"
+#include "apps/server/fault.h"
+#include "apps/server/queue.h"
+#include "base/json.h"
+#include "io/file.h"
+
+namespace ebb::server {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view subject = "serve: job";
+
+std::string path_of(const std::string& folder, const Job& job, const std::string& ending) {
+  return (fs::path(folder) / (job.file + ending)).string();
+}
+
+// The setting that names the file of an input.
+std::string* place_of(JobSpec& spec, const std::string& field) {
+  if (field == "init") return &spec.flags.modes.init;
+  if (field == "mask") return &spec.flags.modes.mask;
+  if (field == "image") return &spec.upscale.image;
+  return nullptr;
+}
+
+std::shared_ptr<Job> read_job(const fs::path& path) {
+  const std::string text = io::read_whole_file(path.string(), subject, int64_t{16} << 20);
+  const Json j = Json::parse(text, nullptr, false);
+  require(j.is_object() && j.contains("settings") && j.contains("id"), subject,
+          ": is not one of ebb's  ", path.string());
+  auto job = std::make_shared<Job>();
+  JobSpec& s = job->spec;
+  job->id = j.at("id").get<std::string>();
+  job->file = path.stem().string();
+  job->created = j.at("created").get<double>();
+  job->done_before = j.at("done").get<int64_t>();
+  s.kind = j.at("kind") == "upscale" ? JobKind::upscale : JobKind::generate;
+  s.client = j.at("client").get<std::string>();
+  s.format = static_cast<io::PictureFormat>(j.at("format").get<int>());
+  s.quality = j.at("quality").get<int>();
+  s.shown = j.at("shown");
+  for (const auto& name : j.at("given")) s.given.insert(name.get<std::string>());
+  cli::set_settings(s.flags.settings(true), s.flags.diffusion, j.at("settings").dump(),
+                    std::string(subject));
+  set_fields_json(fields_of(s.upscale), j.at("upscale").dump(), subject);
+  s.flags.lora_dir = j.at("lora_dir").get<std::string>();
+  return job;
+}
+
+}  // namespace
+
+void write_inputs(const std::string& folder, Job& job) {
+  io::make_folder(folder, subject);
+  for (JobInput& input : job.spec.inputs) {
+    const std::string path = path_of(folder, job, "." + input.field + ".png");
+    require(io::write_new_file(path, input.png, subject), subject, ": is there already  ", path);
+    if (std::string* place = place_of(job.spec, input.field))
+      *place = path;
+    else  // KIND=:strength..., of a control network
+      for (std::string& text : job.spec.flags.control.control.texts)
+        if (const size_t at = text.find("=" + input.field + ":"); at != text.npos)
+          text.replace(at + 1, input.field.size(), path);
+    input.png = {};
+  }
+}
+
+void write_job(const std::string& folder, const Job& job, int64_t done) {
+  JobSpec s = job.spec;
+  const Json j = {{"id", job.id},
+                  {"created", job.created},
+                  {"done", done},
+                  {"kind", s.kind == JobKind::upscale ? "upscale" : "generate"},
+                  {"client", s.client},
+                  {"format", static_cast<int>(s.format)},
+                  {"quality", s.quality},
+                  {"shown", s.shown},
+                  {"given", s.given},
+                  {"lora_dir", s.flags.lora_dir},
+                  {"settings", Json::parse(cli::settings_json(s.flags.settings(true),
+                                                              s.flags.diffusion, -1, {}))},
+                  {"upscale", Json::parse(fields_json(fields_of(s.upscale)))}};
+  io::write_whole_file(path_of(folder, job, ".json"), json_text(j), subject);
+}
+
+void remove_job(const std::string& folder, const Job& job) {
+  std::error_code ignored;
+  fs::remove(path_of(folder, job, ".json"), ignored);
+  for (const JobInput& i : job.spec.inputs)
+    fs::remove(path_of(folder, job, "." + i.field + ".png"), ignored);
+  for (const std::string& file : {job.spec.flags.modes.init, job.spec.flags.modes.mask})
+    if (fs::path(file).parent_path() == fs::path(folder)) fs::remove(file, ignored);
+}
+
+std::vector<std::shared_ptr<Job>> read_jobs(const std::string& folder,
+                                            const std::function<void(const std::string&)>& says) {
+  std::vector<std::shared_ptr<Job>> out;
+  std::set<std::string> known;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() != ".json") continue;
+    try {
+      out.push_back(read_job(entry.path()));
+      known.insert(out.back()->file);
+    } catch (const std::exception& e) {
+      if (says) says(str(e.what(), "; it is left there"));
+      known.insert(entry.path().stem().string());
+    }
+  }
+  // pictures of requests that ended with their process
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    if (const std::string stem = entry.path().filename().string();
+        entry.path().extension() == ".png" && !known.contains(stem.substr(0, stem.find('.'))))
+      fs::remove(entry.path(), ignored);
+  std::ranges::sort(out, {}, [](const auto& job) { return job->created; });
+  return out;
+}
+
+}  // namespace ebb::server

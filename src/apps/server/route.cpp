@@ -1,0 +1,56 @@
+#include "apps/server/route.h"
+
+#include <algorithm>
+
+#define X(name)                     \
+  namespace ebb::server::dialects { \
+  const Dialect& name();            \
+  }
+#include "ebb/gen/dialects.inc"
+#undef X
+
+namespace ebb::server {
+
+const std::vector<const Dialect*>& all_dialects() {
+  static const std::vector<const Dialect*> all = {
+#define X(name) &dialects::name(),
+#include "ebb/gen/dialects.inc"
+#undef X
+  };
+  return all;
+}
+
+Reply render_fault(const HttpFault& f, const Request&) {
+  Reply out{.status = f.status,
+            .body = json_text({{"error",
+                                {{"code", f.code},
+                                 {"message", f.what()},
+                                 {"field", f.field.empty() ? Json() : Json(f.field)}}}})};
+  if (f.status == 429 || f.status == 503) out.headers.emplace_back("Retry-After", "5");
+  if (f.status == 401) {
+    out.headers.emplace_back("WWW-Authenticate", "Basic realm=\"ebb\"");
+    out.headers.emplace_back("WWW-Authenticate", "Bearer");
+  }
+  return out;
+}
+
+std::optional<std::vector<std::string>> matched(std::string_view pattern, std::string_view path) {
+  std::vector<std::string> out;
+  const auto next = [](std::string_view& text) {
+    const size_t end = std::min(text.find('/'), text.size());
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return part;
+  };
+  if (std::ranges::count(pattern, '/') != std::ranges::count(path, '/')) return {};
+  while (!pattern.empty() || !path.empty()) {
+    const std::string_view wanted = next(pattern), part = next(path);
+    if (wanted == "{}" && !part.empty())
+      out.emplace_back(part);
+    else if (wanted != part)
+      return {};
+  }
+  return out;
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,67 @@
+// Route: a path that a dialect answers. src/apps/server/dialects/<d>.cpp defines `const Dialect&
+// ebb::server::dialects::<d>()`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/server/fault.h"
+#include "apps/server/guard.h"
+#include "apps/server/http.h"
+#include "apps/server/json_body.h"
+
+namespace ebb::server {
+
+class Service;
+
+// A request that has a route.
+struct Call {
+  Service& service;
+  std::shared_ptr<const Request> request;
+  std::shared_ptr<Exchange> exchange;
+  std::vector<std::string> parts;  // what stands in place of {}
+
+  void reply(Reply r) const { exchange->reply(std::move(r)); }
+  void reply(const Json& body, int status = 200) const {
+    exchange->reply({.status = status, .body = json_text(body)});
+  }
+};
+
+using Handler = std::function<void(const Call&)>;
+using RenderFault = Reply (*)(const HttpFault& fault, const Request& request);
+
+enum class On : uint8_t {
+  io,     // it only looks at what is in memory
+  codec,  // all else
+};
+
+constexpr size_t small_body = size_t{1} << 20, large_body = size_t{64} << 20;
+
+struct Route {
+  std::string method;
+  std::string pattern;  // "/jobs/{}": a part between slashes
+  Handler handler;      // may throw HttpFault
+  On on = On::codec;
+  size_t body = small_body;
+  RouteAccess access = {};
+  RenderFault fault = nullptr;  // of the dialect
+};
+
+struct Dialect {
+  std::string_view name;
+  std::vector<Route> (*routes)();
+  RenderFault fault;
+};
+
+const std::vector<const Dialect*>& all_dialects();
+
+// {"error":{"code","message","field"}}, as the native protocol has it.
+Reply render_fault(const HttpFault& fault, const Request& request);
+
+// The parts of `path` for the {} of a pattern; none: it is not of this pattern.
+std::optional<std::vector<std::string>> matched(std::string_view pattern, std::string_view path);
+
+}  // namespace ebb::server

@@ -1,0 +1,145 @@
+// The same settings give the picture of `ebb generate`, bit for bit, through each protocol.
+#include <gtest/gtest.h>
+
+#include "apps/server/base64.h"
+#include "support/generate_program.h"
+#include "support/pictures.h"
+#include "support/test_server.h"
+
+namespace ebb::testing {
+namespace {
+
+class SamePicture : public GenerateProgram {
+ protected:
+  void SetUp() override {
+    GenerateProgram::SetUp();
+    if (IsSkipped()) return;
+    std::filesystem::create_directories(folder_ / "models");
+    model_ = checkpoint({unet(), text(), autoencoder()}, "models/small");
+    server_ = std::make_unique<TestServer>(
+        folder_.path(), 1, [&](auto& o) { o.folders = {{.path = folder_ / "models", .kind = {}}}; },
+        [](const server::Catalogue& c) {
+          cli::CommonOptions device;
+          device.device = "cpu", device.threads = 1;
+          return server::pipeline_engine(c, device, "auto");
+        });
+    server_->service().catalogue().wait_for_scan();
+  }
+  Tensor generated(const std::string& flags) {
+    const Output out = run_program(str("generate --device cpu --threads 1 --prompt fox --model ",
+                                       model_, " --overwrite --out ", png(), " ", flags));
+    EXPECT_EQ(out.code, 0) << out.text;
+    return io::read_image(png(), 3);
+  }
+  static Tensor decoded(const std::string& coded) {
+    const auto bytes = server::base64_decoded(coded);
+    return io::decode_image({reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()}, "x",
+                            3);
+  }
+  Tensor of_sdapi(const std::string& task, const nlohmann::json& body) {
+    const auto a = server_->post("/sdapi/v1/" + task, body);
+    EXPECT_EQ(a.status, 200) << a.body;
+    return decoded(a.json()["images"][0].get<std::string>());
+  }
+  std::string model_;
+  std::unique_ptr<TestServer> server_;
+};
+
+void expect_same(const Tensor& a, const Tensor& b) {
+  ASSERT_EQ(a.shape(), b.shape());
+  EXPECT_EQ(largest_difference(a, b), 0);
+}
+
+}  // namespace
+
+TEST_F(SamePicture, native__is_generates) {
+  const auto job = server_->post(
+      "/ebb/v1/jobs",
+      {{"prompt", "fox"}, {"size", "64x48"}, {"steps", 2}, {"seed", 7}, {"model", "small"}});
+  ASSERT_EQ(job.status, 202) << job.body;
+  const auto done = server_->finished(job.json()["id"]);
+  ASSERT_EQ(done["status"], "completed") << done.dump();
+  const auto image = server_->get(done["images"][0]["url"].get<std::string>());
+  const Tensor made = io::decode_image(
+      {reinterpret_cast<const uint8_t*>(image.body.data()), image.body.size()}, "made", 3);
+  expect_same(made, generated("--size 64x48 --steps 2 --seed 7"));
+  const auto meta = server_->get(done["images"][0]["url"].get<std::string>() + "/meta").json();
+  EXPECT_EQ(meta["settings"]["model"], "small.safetensors") << meta.dump();
+  EXPECT_EQ(meta["parameters"].get<std::string>().find(folder_.path()), std::string::npos);
+}
+
+TEST_F(SamePicture, sdapi__is_generates_in_the_dialect_a1111) {
+  const nlohmann::json body = {{"prompt", "fox"}, {"negative_prompt", "dog"},
+                               {"steps", 2},      {"width", 64},
+                               {"height", 48},    {"seed", 7}};
+  const std::string flags =
+      "--dialect a1111 --negative dog --size 64x48 --steps 2 --seed 7 --guidance 7 --batch 1 ";
+  expect_same(of_sdapi("txt2img", body), generated(flags + "--sampler Euler"));
+  nlohmann::json other = body;
+  other.update({{"sampler_name", "DPM++ 2M Karras"}, {"subseed", 3}, {"subseed_strength", 0.5}});
+  expect_same(of_sdapi("txt2img", other),
+              generated(flags + "--sampler 'DPM++ 2M Karras' --variation 3:0.5"));
+}
+
+TEST_F(SamePicture, sdapi_img2img_with_a_mask__is_generates) {
+  const Tensor init = gradient(48, 64, 3);
+  Tensor mask(DType::u8, {48, 64, 1});
+  for (size_t i = 0; i < mask.span<uint8_t>().size(); ++i)
+    mask.span<uint8_t>()[i] = i % 64 < 24 ? 255 : 0;
+  io::write_png(folder_ / "init.png", init);
+  io::write_png(folder_ / "mask.png", mask);
+  const nlohmann::json body = {{"prompt", "fox"},
+                               {"steps", 3},
+                               {"width", 64},
+                               {"height", 48},
+                               {"seed", 7},
+                               {"denoising_strength", 0.6},
+                               {"init_images", {server::base64(io::encode_png(init))}},
+                               {"mask", server::base64(io::encode_png(mask))},
+                               {"inpainting_fill", 1},
+                               {"inpaint_full_res", 0}};
+  expect_same(
+      of_sdapi("img2img", body),
+      generated(str("--dialect a1111 --size 64x48 --steps 3 --seed 7 --guidance 7 --batch 1 "
+                    "--sampler Euler --strength 0.6 --init ",
+                    folder_ / "init.png", " --mask ", folder_ / "mask.png")));
+}
+
+TEST_F(SamePicture, openai_and_sdcpp__are_generates) {
+  const auto a =
+      server_->post("/v1/images/generations",
+                    {{"prompt", "fox"}, {"size", "64x48"}, {"ebb", {{"steps", 2}, {"seed", 7}}}});
+  ASSERT_EQ(a.status, 200) << a.body;
+  expect_same(decoded(a.json()["data"][0]["b64_json"].get<std::string>()),
+              generated("--size 64x48 --steps 2 --seed 7"));
+  const auto job = server_->post(
+      "/sdcpp/v1/img_gen", {{"prompt", "fox"},
+                            {"width", 64},
+                            {"height", 48},
+                            {"seed", 7},
+                            {"sample_params", {{"sample_method", "euler"}, {"sample_steps", 2}}}});
+  ASSERT_EQ(job.status, 202) << job.body;
+  server_->finished(job.json()["id"]);
+  const auto done = server_->get(job.json()["poll_url"].get<std::string>()).json();
+  ASSERT_EQ(done["status"], "completed") << done.dump();
+  expect_same(decoded(done["result"]["images"][0]["b64_json"].get<std::string>()),
+              generated("--dialect sdcpp --size 64x48 --steps 2 --seed 7 --sampler euler"));
+}
+
+// Row 8 of the table: a file that lies about itself is told, and the model before stays.
+TEST_F(SamePicture, row_8__broken_checkpoint__is_told_and_the_other_still_works) {
+  const std::string whole = file_bytes(model_);
+  put_file(folder_ / "models/cut.safetensors", whole.substr(0, whole.size() / 2));
+  put_file(folder_ / "models/lies.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}"));
+  EXPECT_EQ(server_->post("/sdapi/v1/refresh-checkpoints", nlohmann::json::object()).status, 200);
+  for (const char* name : {"cut", "lies"}) {
+    const auto a = server_->post("/sdapi/v1/options", {{"sd_model_checkpoint", name}});
+    EXPECT_EQ(a.status, 422) << a.body;
+    EXPECT_NE(a.body.find("safetensors"), std::string::npos) << a.body;
+  }
+  const nlohmann::json body = {
+      {"prompt", "fox"}, {"steps", 1}, {"width", 64}, {"height", 48}, {"seed", 7}};
+  EXPECT_EQ(server_->post("/sdapi/v1/txt2img", body).status, 200);
+}
+
+}  // namespace ebb::testing

@@ -1,0 +1,351 @@
+#include "apps/server/sdapi/request.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/server/pictures.h"
+#include "apps/server/random_text.h"
+#include "apps/server/sdapi/menus.h"
+#include "base/names.h"
+#include "diffusion/solver/sampler.h"
+#include "diffusion/solver/sampler_names.h"
+#include "pipeline/hires.h"
+#include "pipeline/infotext.h"
+
+namespace ebb::server::sdapi {
+namespace {
+
+// A request that is read.
+struct Reading {
+  Service& service;
+  SettingsBuilder& to;
+  JsonReader& r;
+  const Json& options;
+  Task task;
+  std::string init = {};  // bytes
+};
+
+// ---- prompts, seeds, size
+// Without <lora:...> tags.
+std::string without_tags(std::string prompt) {
+  for (size_t at = 0; (at = prompt.find("<lora:", at)) != prompt.npos;) {
+    const size_t end = prompt.find('>', at);
+    if (end == prompt.npos) break;
+    prompt.erase(at, end + 1 - at);
+  }
+  return prompt;
+}
+
+void set_prompts(Reading& q) {
+  std::string prompt = q.r.text("prompt").value_or("");
+  if (q.r.truth("disable_extra_networks").value_or(false)) prompt = without_tags(prompt);
+  q.to.set("prompt", prompt);
+  q.to.set("negative", q.r.text("negative_prompt").value_or(""), "negative_prompt");
+  if (const Json* styles = q.r.array("styles"); styles && !styles->empty())
+    fail_field("styles", "there is no such style");
+}
+
+void set_seeds(Reading& q) {
+  constexpr int64_t most = int64_t{1} << 53;
+  const auto drawn = [] { return std::stoll(random_text(7), nullptr, 16); };
+  const int64_t seed = q.r.integer("seed", -1, most).value_or(-1);
+  q.to.set("seed", seed < 0 ? drawn() : seed);
+  const double strength = q.r.number("subseed_strength").value_or(0);
+  const int64_t subseed = q.r.integer("subseed", -1, most).value_or(-1);
+  if (strength < 0 || strength > 1) fail_field("subseed_strength", "must be from 0 to 1");
+  if (strength > 0)
+    q.to.set("variation", str(subseed < 0 ? drawn() : subseed, ':', number_text(strength)),
+             "subseed_strength");
+  const int64_t h = q.r.integer("seed_resize_from_h", -1, 4096).value_or(-1),
+                w = q.r.integer("seed_resize_from_w", -1, 4096).value_or(-1);
+  if (h > 0 && w > 0) q.to.set("seed_resize", str(w, 'x', h), "seed_resize_from_w");
+}
+
+// As A1111 does, latents have whole numbers: sizes are rounded down to 8 pixels.
+void set_size(Reading& q) {
+  const int64_t w = q.r.integer("width", 8, 4096).value_or(512) / 8 * 8,
+                h = q.r.integer("height", 8, 4096).value_or(512) / 8 * 8;
+  q.to.set("size", str(w, 'x', h), "width");
+  const int64_t batch = q.r.integer("batch_size", 1, 16).value_or(1),
+                count = q.r.integer("n_iter", 1, 64).value_or(1);
+  q.to.set("n", batch * count, "n_iter");
+  q.to.set("batch", batch, "batch_size");
+}
+
+// ---- samplers
+bool has_option(const std::string& sampler, const std::string& option) {
+  const FoundSampler s = find_sampler(split_schedule(plain_name(sampler)).sampler);
+  return std::ranges::any_of(s.sampler->options(),
+                             [&](const Option& o) { return o.name == option; });
+}
+
+void set_sampler(Reading& q) {
+  const std::string index = q.r.text("sampler_index").value_or("Euler");
+  std::string name = q.r.text("sampler_name").value_or(index);
+  const MenuChoice choice = menu_choice(name.empty() ? "Euler" : name);
+  name = choice.sampler;
+  check_sampler(name);
+  q.to.set("sampler", name, "sampler_name");
+  std::string schedule = q.r.text("scheduler").value_or("");
+  if (schedule.empty()) schedule = choice.schedule;
+  if (!schedule.empty() && !same_name(schedule, "Automatic"))
+    q.to.set("schedule", schedule, "scheduler");
+  q.to.set("steps", q.r.integer("steps", 1, 1000).value_or(50));
+  q.to.set("guidance", q.r.number("cfg_scale").value_or(7), "cfg_scale");
+  q.r.skip({"distilled_cfg_scale"});  // of families that ebb has none of
+  std::string options;
+  for (const char* o : {"eta", "s_churn", "s_tmin", "s_tmax", "s_noise"}) {
+    const auto value = q.r.number(o);
+    if (!value || !has_option(name, o) || (*value == 0 && std::string_view(o) == "s_tmax"))
+      continue;
+    options += str(options.empty() ? "" : ",", o, '=', number_text(*value));
+  }
+  if (!options.empty()) q.to.set("options", options, "eta");
+}
+
+// ---- what changes the picture and is not there
+void refuse_unless(bool neutral, const char* field) {
+  if (!neutral) fail_field(field, "ebb does not have this");
+}
+
+void check_neutral(Reading& q) {
+  JsonReader& r = q.r;
+  refuse_unless(!r.truth("restore_faces").value_or(false), "restore_faces");
+  for (const char* f : {"s_min_uncond", "token_merging_ratio", "token_merging_ratio_hr",
+                        "shifted_timestep", "flow_shift"})
+    refuse_unless(r.number(f).value_or(0) == 0, f);
+  for (const char* f : {"ref_images", "extra_images"})
+    if (const Json* list = r.array(f)) refuse_unless(list->empty(), f);
+  for (const char* f : {"controlnet_lllite", "ip_adapter", "vae_interposer", "latent_interposer"})
+    if (const Json* v = r.any(f)) refuse_unless(v->empty() || *v == "", f);
+  refuse_unless(!r.truth("send_as_refimg").value_or(false), "send_as_refimg");
+  const std::string cache = r.text("cache_mode").value_or("");
+  refuse_unless(cache.empty() || cache == "none" || cache == "disabled", "cache_mode");
+  r.skip({"distilled_guidance", "comments", "do_not_save_samples", "do_not_save_grid",
+          "script_args", "override_settings_restore_afterwards"});
+  if (const auto script = r.text("script_name"); script && !script->empty())
+    throw HttpFault(422, "not_found", str("Script '", printable(*script), "' not found"),
+                    "script_name");
+  const bool x = r.truth("circular_x").value_or(false), y = r.truth("circular_y").value_or(false);
+  if (r.truth("tiling").value_or(false) || (x && y))
+    q.to.set("tiling", "both");
+  else if (x || y)
+    q.to.set("tiling", x ? "x" : "y", "circular_x");
+}
+
+// ---- LoRAs, refiner
+void set_loras(Reading& q) {
+  Json loras = Json::array();
+  if (const Json* list = q.r.array("lora"))
+    for (const Json& one : *list) {
+      if (!one.is_object()) fail_field("lora", "must be a list of objects");
+      JsonReader l(one);
+      loras.push_back(
+          str(l.text("path").value_or(""), ':', number_text(l.number("multiplier").value_or(1))));
+    }
+  const Json *paths = q.r.any("lora_paths"), *alphas = q.r.any("lora_alphas");
+  if (paths) {
+    const Json all = paths->is_array() ? *paths : Json::array({*paths});
+    const Json weights = !alphas              ? Json::array()
+                         : alphas->is_array() ? *alphas
+                                              : Json::array({*alphas});
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!all[i].is_string() || (i < weights.size() && !weights[i].is_number()))
+        fail_field("lora_paths", "must be a list of texts, lora_alphas one of numbers");
+      loras.push_back(str(all[i].get<std::string>(), ':',
+                          number_text(i < weights.size() ? weights[i].get<double>() : 1)));
+    }
+  }
+  if (!loras.empty()) q.to.set("lora", loras, paths ? "lora_paths" : "lora");
+  const std::string refiner = q.r.text("refiner_checkpoint").value_or("");
+  const double share = q.r.number("refiner_switch_at").value_or(0.8);
+  if (!refiner.empty() && !same_name(refiner, "None"))
+    q.to.set("refiner", str(refiner, ':', number_text(share)), "refiner_checkpoint");
+}
+
+// ---- hires fix
+double hires_scale(Reading& q) {
+  const int64_t x = q.r.integer("hr_resize_x", 0, 4096).value_or(0),
+                y = q.r.integer("hr_resize_y", 0, 4096).value_or(0);
+  const double scale = q.r.number("hr_scale").value_or(2);
+  if (scale <= 1 || scale > 8) fail_field("hr_scale", "must be more than 1 and at most 8");
+  if (x == 0 && y == 0) return scale;
+  const auto w = static_cast<double>(q.r.integer("width", 8, 4096).value_or(512) / 8 * 8),
+             h = static_cast<double>(q.r.integer("height", 8, 4096).value_or(512) / 8 * 8);
+  const double by_x = static_cast<double>(x) / w, by_y = static_cast<double>(y) / h;
+  if (x > 0 && y > 0 && std::abs(by_x - by_y) > 1e-9)
+    fail_field("hr_resize_x",
+               "another ratio than width and height would be cropped, which ebb "
+               "does not do");
+  return x > 0 ? by_x : by_y;
+}
+
+void set_hires(Reading& q) {
+  JsonReader& r = q.r;
+  const bool on = r.truth("enable_hr").value_or(false);
+  const std::string prompt = r.text("hr_prompt").value_or(""),
+                    negative = r.text("hr_negative_prompt").value_or(""),
+                    sampler = r.text("hr_sampler_name").value_or(""),
+                    schedule = r.text("hr_scheduler").value_or(""),
+                    model = r.text("hr_checkpoint_name").value_or("");
+  const std::string upscaler = r.text("hr_upscaler").value_or("Latent");
+  const int64_t steps = r.integer("hr_second_pass_steps", 0, 1000).value_or(0);
+  const double strength = r.number("denoising_strength").value_or(0.75),
+               guidance = r.number("hr_cfg").value_or(1), scale = on ? hires_scale(q) : 2;
+  const int64_t first = r.integer("firstphase_width", 0, 4096).value_or(0) +
+                        r.integer("firstphase_height", 0, 4096).value_or(0);
+  r.skip({"hr_scale", "hr_resize_x", "hr_resize_y", "hr_distilled_cfg", "hr_additional_modules"});
+  if (!on) return;
+  const auto same = [](const std::string& text) {
+    return text.empty() || small_letters(text).starts_with("use same");
+  };
+  refuse_unless(prompt.empty() || prompt == r.text("prompt").value_or(""), "hr_prompt");
+  refuse_unless(negative.empty() || negative == r.text("negative_prompt").value_or(""),
+                "hr_negative_prompt");
+  refuse_unless(same(sampler), "hr_sampler_name");
+  refuse_unless(same(schedule), "hr_scheduler");
+  refuse_unless(same(model), "hr_checkpoint_name");
+  refuse_unless(guidance == 1 || guidance == r.number("cfg_scale").value_or(7), "hr_cfg");
+  refuse_unless(first == 0, "firstphase_width");
+  if (strength < 0 || strength > 1) fail_field("denoising_strength", "must be from 0 to 1");
+  q.to.set("hires", str(number_text(scale), ':', upscaler, ':', steps, ':', number_text(strength)),
+           "hr_upscaler");
+}
+
+// ---- image to image
+void set_mask(Reading& q) {
+  JsonReader& r = q.r;
+  const auto mask = r.text("mask");
+  const bool round = r.truth("mask_round").value_or(true);
+  const auto blur = r.integer("mask_blur", 0, 512), blur_x = r.integer("mask_blur_x", 0, 512),
+             blur_y = r.integer("mask_blur_y", 0, 512);
+  const int64_t fill = r.integer("inpainting_fill", 0, 3).value_or(0),
+                padding = r.integer("inpaint_full_res_padding", 0, 512).value_or(0),
+                invert = r.integer("inpainting_mask_invert", 0, 1).value_or(0);
+  const bool only_masked = r.truth("inpaint_full_res").value_or(true);
+  if (const Json* latent = r.any("latent_mask")) refuse_unless(latent->empty(), "latent_mask");
+  if (!mask || mask->empty()) return;
+  if (!blur && blur_x.value_or(4) != blur_y.value_or(4))
+    fail_field("mask_blur_x", "must be mask_blur_y");
+  q.to.picture("mask", decoded_mask(picture_bytes(*mask, "mask"),
+                                    round ? MaskRule::a1111_rounded : MaskRule::a1111, "mask"));
+  q.to.set("mask_blur", blur ? *blur : blur_x.value_or(4));
+  constexpr const char* contents[] = {"fill", "original", "noise", "nothing"};
+  q.to.set("masked_content", contents[fill], "inpainting_fill");
+  if (invert == 1) q.to.set("mask_invert", true);
+  if (!only_masked) return;
+  q.to.set("only_masked", true);
+  q.to.set("mask_padding", padding);
+}
+
+void set_init(Reading& q) {
+  JsonReader& r = q.r;
+  const Json* images = r.array("init_images");
+  if (!images || images->empty() || images->at(0).is_null() || images->at(0) == "")
+    throw HttpFault(404, "not_found", "Init image not found", "init_images");
+  if (images->size() > 1) fail_field("init_images", "one image is taken, not ", images->size());
+  if (!images->at(0).is_string()) fail_field("init_images", "must be a list of texts");
+  q.init = picture_bytes(images->at(0).get_ref<const std::string&>(), "init_images");
+  q.to.picture("init", decoded_picture(q.init, "init_images"));
+  const double strength = r.number("denoising_strength").value_or(0.75);
+  if (strength < 0 || strength > 1) fail_field("denoising_strength", "must be from 0 to 1");
+  q.to.set("strength", strength, "denoising_strength");
+  if (const auto image = r.number("image_cfg_scale"); image && *image > 0)
+    q.to.set("image_guidance", *image, "image_cfg_scale");
+  refuse_unless(r.number("initial_noise_multiplier").value_or(1) == 1, "initial_noise_multiplier");
+  r.skip({"include_init_images"});
+  set_mask(q);
+  const int64_t mode = r.integer("resize_mode", 0, 3).value_or(0);
+  if (q.to.spec().flags.modes.only_masked) return;  // the region has the size's ratio
+  if (mode == 1) q.to.set("fit", "crop", "resize_mode");
+  refuse_unless(mode < 2, "resize_mode");
+}
+
+void set_scripts(Reading& q) {
+  const Json* scripts = q.r.object("alwayson_scripts");
+  if (!scripts) return;
+  for (const auto& [name, value] : scripts->items()) {
+    if (small_letters(name) != "controlnet")
+      throw HttpFault(422, "not_found", str("always on script ", printable(name), " not found"),
+                      "alwayson_scripts");
+    if (value.is_object() && value.contains("args")) set_controls(q.to, value["args"], q.init);
+  }
+}
+
+// Fields of a text of settings that the body does not have.
+void add_infotext(Json& body, const std::string& text) {
+  const Infotext t = parse_infotext(text);
+  const auto add = [&](const char* field, const std::string& value) {
+    if (!value.empty() && (!body.contains(field) || body[field].is_null())) body[field] = value;
+  };
+  add("prompt", t.prompt), add("negative_prompt", t.negative);
+  add("steps", t.value("Steps")), add("sampler_name", t.value("Sampler"));
+  add("scheduler", t.value("Schedule type")), add("cfg_scale", t.value("CFG scale"));
+  add("seed", t.value("Seed")), add("clip_skip", t.value("Clip skip"));
+  add("denoising_strength", t.value("Denoising strength"));
+  const std::string size = t.value("Size");
+  const size_t x = size.find('x');
+  if (x != size.npos) add("width", size.substr(0, x)), add("height", size.substr(x + 1));
+}
+
+void set_task(Reading& q, const Request& request) {
+  JobSpec& spec = q.to.spec();
+  spec.client = request.remote;
+  spec.keeps = q.r.truth("save_images").value_or(false);
+  spec.format = format_of(q.options["samples_format"]);
+  const Json& quality = q.options["jpeg_quality"];
+  if (quality.is_number()) spec.quality = std::clamp(quality.get<int>(), 1, 100);
+  spec.id = q.r.text("force_task_id").value_or("");
+  constexpr size_t longest = 128;
+  if (spec.id.size() > longest || printable(spec.id) != spec.id ||
+      spec.id.find('\n') != spec.id.npos)
+    fail_field("force_task_id", "must be at most ", longest, " printable signs");
+  if (spec.id.empty())
+    spec.id = str("task(", q.task == Task::txt2img ? "txt2img" : "img2img", '-',
+                  random_text(7, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), ')');
+}
+
+}  // namespace
+
+io::PictureFormat format_of(const Json& name) {
+  const std::string text = name.is_string() ? small_letters(name.get<std::string>()) : "png";
+  const auto format = io::picture_format("." + text);
+  if (!format) fail_field("samples_format", "must be png, jpg or webp");
+  return *format;
+}
+
+Asked read_request(Service& service, const Request& request, Task task) {
+  Json body = read_json(request.body);
+  if (body.contains("infotext") && body["infotext"].is_string())
+    add_infotext(body, body["infotext"].get<std::string>());
+  JsonReader r(body);
+  r.skip({"infotext"});
+  const Json* changes = r.object("override_settings");
+  const Json options = options_of(service, changes ? *changes : Json::object());
+  const SettingsSource source = service.source();
+  SettingsBuilder to(source);
+  Reading q{service, to, r, options, task};
+  to.set("dialect", "a1111");
+  set_options(to, options, service);
+  if (const auto skip = r.integer("clip_skip", 0, 64);
+      skip && *skip > 1 && !(changes && changes->contains("CLIP_stop_at_last_layers")))
+    to.set("clip_skip", *skip);
+  set_prompts(q), set_seeds(q), set_size(q), set_sampler(q), check_neutral(q), set_loras(q);
+  if (task == Task::txt2img)
+    set_hires(q);
+  else
+    set_init(q);
+  r.skip({"denoising_strength"});
+  set_scripts(q);
+  set_task(q, request);
+  Asked out{.spec = to.finish(), .echoed = default_fields(task)};
+  out.sends_images = r.truth("send_images").value_or(true);
+  out.ignored = r.ignored();
+  out.echoed.update(body);
+  out.echoed["seed"] = uint64_t{out.spec.flags.generate.seed};
+  if (task == Task::img2img && !r.truth("include_init_images").value_or(false))
+    out.echoed["init_images"] = out.echoed["mask"] = nullptr;
+  return out;
+}
+
+}  // namespace ebb::server::sdapi

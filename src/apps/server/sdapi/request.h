@@ -1,0 +1,41 @@
+// A request of A1111's API to a job: the names of its fields, their defaults, and what each is in
+// ebb's settings.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/server/route.h"
+#include "apps/server/service.h"
+
+namespace ebb::server::sdapi {
+
+enum class Task : uint8_t { txt2img, img2img };
+
+struct Asked {
+  JobSpec spec;
+  Json echoed;  // every field, with its default
+  bool sends_images = true;
+  std::vector<std::string> ignored;  // fields that it does not know
+};
+// Throws HttpFault.
+Asked read_request(Service& service, const Request& request, Task task);
+
+// Every field of a request with its default, in the order of A1111's documents.
+const Json& default_fields(Task task);
+// Options of the server with those of the request: what the job goes by.
+Json options_of(Service& service, const Json& override_settings);
+// Sets what options say. `field`: what they are called in faults.
+void set_options(SettingsBuilder& to, const Json& options, Service& service);
+// The units of alwayson_scripts.controlnet. Throws HttpFault.
+void set_controls(SettingsBuilder& to, const Json& units, const std::string& init);
+// Of "png", "jpg", "jpeg", "webp". Throws HttpFault.
+io::PictureFormat format_of(const Json& name);
+
+// ---- what the routes share
+// {"error","detail","body","errors","message"}, or FastAPI's list of fields.
+Reply render_fault(const HttpFault& fault, const Request& request);
+// Each route under "" and under "/v1".
+std::vector<Route> with_prefixes(std::vector<Route> routes);
+
+}  // namespace ebb::server::sdapi

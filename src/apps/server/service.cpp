@@ -1,0 +1,332 @@
+#include "apps/server/service.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "apps/server/fault.h"
+#include "apps/server/page.h"
+#include "base/names.h"
+#include "core/out_of_memory.h"
+#include "diffusion/solver/run.h"
+
+namespace ebb::server {
+namespace {
+
+constexpr double looking_seconds = 10, preview_interval = 0.3;
+constexpr size_t codec_threads = 2;
+constexpr std::chrono::milliseconds last_answers{4000};
+
+// Calls it; what it throws becomes an answer.
+void guarded(const Route& route, const Call& call) {
+  const auto answer = [&](const HttpFault& f) { call.reply(route.fault(f, *call.request)); };
+  try {
+    route.handler(call);
+  } catch (const HttpFault& f) {
+    answer(f);
+  } catch (const Error& e) {
+    answer({422, "invalid_value", e.what()});
+  } catch (const std::bad_alloc&) {
+    answer({500, "out_of_memory", "serve: there is not enough memory for this request"});
+  } catch (const std::exception& e) {
+    answer({500, "internal", str("serve: ", e.what())});
+  }
+}
+
+// Tells of each request when it is answered.
+class Logged final : public Exchange {
+ public:
+  Logged(std::shared_ptr<Exchange> to, const Request& r)
+      : to_(std::move(to)), what_(str(r.method, ' ', printable(r.path.substr(0, 200)))) {}
+  void reply(Reply r) override {
+    say(r.status);
+    to_->reply(std::move(r));
+  }
+  std::shared_ptr<EventStream> stream() override {
+    auto out = to_->stream();
+    if (out) say(200);
+    return out;
+  }
+  void on_leave(std::function<void()> call) override { to_->on_leave(std::move(call)); }
+
+ private:
+  void say(int status) const {
+    const std::chrono::duration<double, std::milli> spent =
+        std::chrono::steady_clock::now() - start_;
+    std::fprintf(stderr, "%s %d %.0f ms\n", what_.c_str(), status, spent.count());
+  }
+  std::shared_ptr<Exchange> to_;
+  std::string what_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Of a text that the format cannot hold, a picture without it.
+std::vector<uint8_t> encoded(Service& s, const Job& job, const MadePicture& p) {
+  const JobSpec& spec = job.spec;
+  try {
+    return io::encode_picture(spec.format, p.pixels, p.text, spec.quality);
+  } catch (const Error& e) {
+    s.queue().warn(job, str(e.what(), "; the picture has no text"));
+    return io::encode_picture(spec.format, p.pixels, {}, spec.quality);
+  }
+}
+
+// What the engine tells of a job, to the queue and the store.
+class Running final : public JobEvents {
+ public:
+  Running(Service& s, std::shared_ptr<Job> job) : service_(s), job_(std::move(job)) {}
+
+  bool progress(const JobProgress& p) override {
+    JobProgress now = p;
+    now.preview = preview_number_;
+    service_.queue().progress(*job_, now);
+    return !job_->cancel && !job_->skip;
+  }
+  bool wants_preview() override {
+    const double now = unix_time();
+    return service_.is_looked_at() && now - previewed_ >= preview_interval;
+  }
+  void preview(const Tensor& pixels) override {
+    previewed_ = unix_time();
+    preview_number_ = service_.set_preview(job_->id, pixels);
+  }
+  void picture(MadePicture p) override {
+    service_.queue().encoding(*job_);
+    service_.codec().add([&s = service_, job = job_, p = std::move(p)] {
+      try {
+        const JobSpec& spec = job->spec;
+        std::string fault;
+        auto bytes = encoded(s, *job, p);
+        JobImage image{.index = p.index, .seed = p.seed};
+        image.id = s.store().add(std::move(bytes), spec.format, p.seed, spec.keeps, &fault);
+        if (const auto at = p.text.find("parameters"); at != p.text.end())
+          image.parameters = at->second;
+        if (!fault.empty()) s.queue().warn(*job, fault);
+        s.queue().encoded(*job, std::move(image));
+      } catch (const std::exception& e) {
+        s.queue().warn(*job, e.what());
+        s.queue().encoded(*job, {});
+      }
+    });
+  }
+  void warn(const std::string& text) override { service_.queue().warn(*job_, text); }
+  void model(const std::string& name, bool ready) override { service_.set_model(name, ready); }
+
+ private:
+  Service& service_;
+  std::shared_ptr<Job> job_;
+  int64_t preview_number_ = 0;
+  double previewed_ = 0;
+};
+
+}  // namespace
+
+Service::Service(ServiceOptions options, const MakeEngine& engine)
+    : options_(std::move(options)),
+      guard_(options_.guard),
+      store_(options_.out),
+      settings_(options_.options_file),
+      catalogue_(std::make_unique<Catalogue>(options_.folders)),
+      engine_(engine(*catalogue_)),
+      codec_(codec_threads) {
+  const std::string jobs =
+      options_.out.empty() ? "" : (std::filesystem::path(options_.out) / ".jobs").string();
+  queue_ = std::make_unique<Queue>(options_.queue, jobs, [this](const std::string& s) { say(s); });
+  for (const Dialect* d : all_dialects())
+    for (Route& r : d->routes()) {
+      if (!r.fault) r.fault = d->fault;
+      routes_.push_back(std::move(r));
+    }
+  for (Route& r : page_routes()) routes_.push_back(std::move(r));
+  http_ = std::make_unique<HttpServer>(
+      options_.addresses, options_.port, options_.limits,
+      HttpHandler{.admit = [this](const Request& r) { return admit(r); },
+                  .handle = [this](auto r, auto e) { handle(std::move(r), std::move(e)); },
+                  .fault =
+                      [](int status, const std::string& sentence) {
+                        return render_fault({status, "bad_request", sentence}, {});
+                      }});
+}
+
+Service::~Service() { stop(); }
+
+void Service::say(const std::string& line) const { std::fprintf(stderr, "%s\n", line.c_str()); }
+
+void Service::run() {
+  worker_ = std::jthread([this] { work(); });
+  http_->run();
+  queue_->close(false);
+  worker_.join();
+  codec_.finish();
+}
+
+void Service::stop() {
+  if (stopping_.exchange(true)) return;
+  queue_->close(options_.drain);
+  queue_->tell("bye", Json::object());
+  if (!options_.drain) return http_->finish(last_answers);
+  const auto running = queue_->running();
+  if (!running) return http_->finish(last_answers);
+  queue_->when_finished(running->job->id, [this](const JobView&) { http_->finish(last_answers); });
+}
+
+// ---- requests ---------------------------------------------------------------------------------
+
+const Route* Service::route_of(const Request& r, std::vector<std::string>* parts) const {
+  const std::string_view method = r.method == "HEAD" ? "GET" : r.method;
+  for (const Route& route : routes_) {
+    if (route.method != method) continue;
+    auto found = matched(route.pattern, r.path);
+    if (!found) continue;
+    if (parts) *parts = std::move(*found);
+    return &route;
+  }
+  return nullptr;
+}
+
+Admission Service::admit(const Request& r) {
+  const Route* route = route_of(r, nullptr);
+  Admission out{
+      .refusal = {},
+      .body_limit = route ? route->body : small_body,
+      .headers = {{"X-Content-Type-Options", "nosniff"}, {"Referrer-Policy", "no-referrer"}}};
+  const RenderFault fault = route ? route->fault : render_fault;
+  try {
+    for (auto& h : guard_.cors(r)) out.headers.push_back(std::move(h));
+    if (r.method == "OPTIONS") {
+      RouteAccess open{.open = true};
+      guard_.check(r, &open);
+      out.refusal = guard_.preflight(r);
+      return out;
+    }
+    guard_.check(r, route ? &route->access : nullptr);
+    if (!route) throw HttpFault(404, "not_found", str("there is nothing at ", printable(r.path)));
+    if (stopping_) throw HttpFault(503, "shutting_down", "the server is shutting down");
+  } catch (const HttpFault& f) {
+    out.refusal = fault(f, r);
+    if (options_.log)
+      say(str(r.method, ' ', printable(r.path.substr(0, 200)), ' ', f.status, " refused"));
+  }
+  return out;
+}
+
+void Service::handle(std::shared_ptr<const Request> request, std::shared_ptr<Exchange> exchange) {
+  std::vector<std::string> parts;
+  const Route* route = route_of(*request, &parts);  // admit() has found it
+  if (options_.log) exchange = std::make_shared<Logged>(std::move(exchange), *request);
+  const Call call{*this, std::move(request), std::move(exchange), std::move(parts)};
+  if (route->on == On::io) return guarded(*route, call);
+  codec_.add([route, call] { guarded(*route, call); });
+}
+
+SettingsSource Service::source() {
+  const Json model = settings_.get("sd_model_checkpoint");
+  return {*catalogue_, store_, options_.lora_dir, options_.embedding_dir,
+          model.is_string() ? model.get<std::string>() : ""};
+}
+
+void Service::answer_when_done(const Call& call, JobSpec spec, Render render) {
+  const auto job = queue_->submit(std::move(spec));
+  if (!options_.keep_orphans) call.exchange->on_leave([this, id = job->id] { queue_->cancel(id); });
+  const Route* route = route_of(*call.request, nullptr);
+  queue_->when_finished(job->id, [this, call, render = std::move(render), route](const JobView& v) {
+    codec_.add([call, render, route, v] {
+      Route once = *route;
+      once.handler = [&](const Call& c) { c.reply(render(v)); };
+      guarded(once, call);
+    });
+  });
+}
+
+// ---- the worker -------------------------------------------------------------------------------
+
+void Service::work() {
+  while (const auto job = queue_->next()) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(unload_, false)) engine_->release();
+    }
+    run_job(job);
+  }
+}
+
+void Service::run_job(const std::shared_ptr<Job>& job) {
+  Running events(*this, job);
+  const auto failed = [&](int status, const char* code, const std::string& sentence) {
+    {
+      const std::lock_guard lock(mutex_);
+      last_error_ = sentence;
+    }
+    if (options_.log) say(str("job ", printable(job->id), " failed: ", sentence.substr(0, 300)));
+    queue_->finish(*job, JobStatus::failed, {status, code, sentence});
+  };
+  try {
+    engine_->run(*job, job->done_before, events);
+    queue_->finish(*job, JobStatus::completed);
+  } catch (const Cancelled&) {
+    queue_->finish(*job, JobStatus::cancelled);
+  } catch (const OutOfMemory& e) {
+    engine_->release();
+    failed(500, "out_of_memory", e.what());
+  } catch (const HttpFault& e) {
+    failed(e.status, e.code.c_str(), e.what());
+  } catch (const Error& e) {
+    failed(500, "generation_failed", e.what());
+  } catch (const std::bad_alloc&) {
+    engine_->release();
+    failed(500, "out_of_memory", "serve: the host has not enough memory for this job");
+  } catch (const std::exception& e) {
+    failed(500, "generation_failed", str("serve: ", e.what()));
+  }
+}
+
+// ---- what is looked at ------------------------------------------------------------------------
+
+void Service::look() {
+  const std::lock_guard lock(mutex_);
+  looked_ = unix_time();
+}
+
+bool Service::is_looked_at() const {
+  const Json enabled = settings_.get("live_previews_enable");
+  if (enabled.is_boolean() && !enabled.get<bool>()) return false;
+  if (queue_->subscribers() > 0) return true;
+  const std::lock_guard lock(mutex_);
+  return unix_time() - looked_ < looking_seconds;
+}
+
+std::optional<Service::PreviewPicture> Service::preview() const {
+  const std::lock_guard lock(mutex_);
+  return preview_.number == 0 ? std::nullopt : std::optional(preview_);
+}
+
+int64_t Service::set_preview(const std::string& job, const Tensor& pixels) {
+  const std::lock_guard lock(mutex_);
+  preview_ = {job, ++previews_, pixels};
+  return previews_;
+}
+
+void Service::set_model(const std::string& name, bool ready) {
+  {
+    const std::lock_guard lock(mutex_);
+    model_ = name, model_ready_ = ready;
+  }
+  queue_->tell("model", {{"name", name}, {"state", ready ? "ready" : "loading"}});
+}
+
+std::pair<std::string, bool> Service::model() const {
+  const std::lock_guard lock(mutex_);
+  return {model_, model_ready_};
+}
+
+std::string Service::last_error() const {
+  const std::lock_guard lock(mutex_);
+  return last_error_;
+}
+
+void Service::unload() {
+  const std::lock_guard lock(mutex_);
+  unload_ = true;
+}
+
+}  // namespace ebb::server

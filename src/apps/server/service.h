@@ -1,0 +1,108 @@
+// Service: the parts of the server together: HTTP, routes of the dialects, queue, worker, codec
+// threads, store, catalogue.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "apps/server/catalogue.h"
+#include "apps/server/engine.h"
+#include "apps/server/guard.h"
+#include "apps/server/http.h"
+#include "apps/server/options.h"
+#include "apps/server/queue.h"
+#include "apps/server/route.h"
+#include "apps/server/settings.h"
+#include "apps/server/store.h"
+#include "apps/server/tasks.h"
+
+namespace ebb::server {
+
+struct ServiceOptions {
+  std::vector<std::string> addresses = {"127.0.0.1"};
+  uint16_t port = 0;
+  std::vector<CatalogueFolder> folders;
+  std::string out;  // the gallery; "": none
+  std::string lora_dir, embedding_dir, options_file;
+  GuardOptions guard;
+  Limits limits;
+  QueueLimits queue;
+  bool drain = false, keep_orphans = false, log = false, log_prompts = false;
+};
+
+class Service {
+ public:
+  using MakeEngine = std::function<std::unique_ptr<Engine>(const Catalogue&)>;
+  // Listens. Throws Error.
+  Service(ServiceOptions options, const MakeEngine& engine);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  void run();   // until stop() and all is answered
+  void stop();  // any thread
+  uint16_t port() const { return http_->port(); }
+
+  // ---- for dialects; any thread
+  Queue& queue() { return *queue_; }
+  Store& store() { return store_; }
+  Catalogue& catalogue() { return *catalogue_; }
+  Options& options() { return settings_; }
+  const ServiceOptions& given() const { return options_; }
+  SettingsSource source();
+  Tasks& codec() { return codec_; }
+  const std::vector<Route>& routes() const { return routes_; }
+  // Queues it and answers once it is finished. The peer that leaves before cancels it.
+  using Render = std::function<Reply(const JobView&)>;
+  void answer_when_done(const Call& call, JobSpec spec, Render render);
+  // Somebody looks at previews for a while.
+  void look();
+  bool is_looked_at() const;
+  struct PreviewPicture {
+    std::string job;
+    int64_t number = 0;
+    Tensor pixels;
+  };
+  std::optional<PreviewPicture> preview() const;
+  int64_t set_preview(const std::string& job, const Tensor& pixels);  // its number
+  void set_model(const std::string& name, bool ready);
+  std::pair<std::string, bool> model() const;  // that is loaded, and whether it is ready
+  std::string last_error() const;
+  void unload();  // before the next job
+
+ private:
+  Admission admit(const Request& r);
+  void handle(std::shared_ptr<const Request> request, std::shared_ptr<Exchange> exchange);
+  const Route* route_of(const Request& r, std::vector<std::string>* parts) const;
+  void work();
+  void run_job(const std::shared_ptr<Job>& job);
+  void say(const std::string& line) const;
+
+  ServiceOptions options_;
+  Guard guard_;
+  Store store_;
+  Options settings_;
+  std::unique_ptr<Catalogue> catalogue_;
+  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<Route> routes_;
+  mutable std::mutex mutex_;
+  PreviewPicture preview_;
+  int64_t previews_ = 0;
+  double looked_ = -1e9;
+  std::string model_, last_error_;
+  bool model_ready_ = false, unload_ = false;
+  std::atomic<bool> stopping_ = false;
+  Tasks codec_;
+  std::unique_ptr<HttpServer> http_;
+  std::jthread worker_;
+};
+
+}  // namespace ebb::server

@@ -1,0 +1,313 @@
+#include "apps/server/settings.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "apps/cli/generate_request.h"
+#include "apps/cli/picture_output.h"
+#include "apps/server/fault.h"
+#include "apps/server/pictures.h"
+#include "base/json.h"
+#include "base/names.h"
+#include "base/text_list.h"
+#include "diffusion/levels/schedule.h"
+#include "diffusion/solver/sampler.h"
+#include "diffusion/solver/sampler_names.h"
+#include "io/image.h"
+#include "pipeline/loras.h"
+#include "text/prompt.h"
+
+namespace ebb::server {
+namespace {
+
+constexpr int64_t most_steps = 1000, most_images = 256, most_batch = 16, most_side = 4096,
+                  most_pixels = 16'800'000, multiple = 8;
+constexpr size_t most_prompt = size_t{64} << 10;
+
+// Settings that name files, and of which kind. Behind the name may stand numbers.
+struct FileSetting {
+  std::string_view name;
+  FileKind kind;
+};
+constexpr std::array file_settings = {
+    FileSetting{"model", FileKind::model},
+    FileSetting{"vae", FileKind::vae},
+    FileSetting{"text_encoder", FileKind::text_encoder},
+    FileSetting{"lora", FileKind::lora},
+    FileSetting{"refiner", FileKind::model},
+    FileSetting{"refiner_lora", FileKind::lora},
+    FileSetting{"upscale", FileKind::upscaler},
+    FileSetting{"image_encoder", FileKind::control},
+};
+// What names files in a way that requests may not.
+constexpr std::array<std::string_view, 7> of_the_server = {
+    "out",           "embedding_dir", "lora_dir",      "variant",
+    "control_model", "control_mask",  "control_blocks"};
+
+std::string text_of(const Json& value, const std::string& field) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number()) return value.dump();
+  fail_field(field, "must be a text");
+}
+
+// The end of an Error's text without what stands before the first rule, or all of it.
+[[noreturn]] void fail_setting(const std::string& field, const Error& e) {
+  throw HttpFault(422, "invalid_value", str(field, ": ", e.what()), field);
+}
+
+std::vector<Field> plain_fields(cli::GenerateFlags& o) {
+  std::vector<Field> out = fields_of(o);
+  std::erase_if(out, [](const Field& f) {
+    return std::ranges::find(of_the_server, f.name) != of_the_server.end();
+  });
+  return out;
+}
+
+std::string png_setting(const Tensor& pixels, std::vector<JobInput>& inputs, std::string field) {
+  inputs.push_back({field, io::encode_png(pixels)});
+  return field;
+}
+
+}  // namespace
+
+void SettingsBuilder::set(const std::string& name, const Json& value, const std::string& asked) {
+  const std::string field = asked.empty() ? name : asked;
+  if (value.is_null()) return;
+  if (std::ranges::find(of_the_server, name) != of_the_server.end())
+    fail_field(field, "is decided by the server");
+  if (name == "init")
+    return picture(
+        name, decoded_picture(picture_bytes(text_of(value, field), field, &source_.store), field));
+  if (name == "mask")
+    return picture(name, decoded_mask(picture_bytes(text_of(value, field), field, &source_.store),
+                                      MaskRule::white, field));
+  if (name == "control") {
+    if (!value.is_array()) fail_field(field, "must be a list of objects");
+    for (const Json& unit : value) control(unit);
+    return;
+  }
+  const auto file = std::ranges::find(file_settings, name, &FileSetting::name);
+  spec_.given.insert(name);
+  spec_.shown[name] = value;
+  if (file != file_settings.end()) return set_file(name, file->kind, value, field);
+  if (name == "hires") return set_hires(text_of(value, field), field);
+  set_plain(name, value, field);
+}
+
+void SettingsBuilder::set_plain(const std::string& name, const Json& value,
+                                const std::string& field) {
+  const auto fields = plain_fields(spec_.flags);
+  std::vector<std::string> known;
+  for (const Field& f : fields) known.push_back(f.name);
+  const auto at = std::ranges::find(fields, name, &Field::name);
+  if (at == fields.end())
+    throw HttpFault(422, "unknown_setting",
+                    str("there is no setting '", printable(name), "'", suggestion(name, known)),
+                    field);
+  try {
+    if (value.is_string() || (value.is_number() && !std::holds_alternative<bool*>(at->ref)))
+      set_field(*at, text_of(value, field));
+    else
+      set_fields_json({*at}, Json{{name, value}}.dump(), "setting");
+  } catch (const Error& e) {
+    fail_setting(field, e);
+  }
+  if (name == "seed") spec_.shown["seed"] = uint64_t{spec_.flags.generate.seed};
+}
+
+std::string SettingsBuilder::path_with_numbers(FileKind kind, const std::string& text,
+                                               const std::string& field) {
+  std::string name = text;
+  for (int numbers = 0; numbers < 4; ++numbers) {
+    if (const auto f = source_.catalogue.lookup(kind, name)) {
+      const CatalogueFile good = source_.catalogue.find(kind, name, field);
+      if (good.path.find(';') != good.path.npos)
+        fail_field(field, "a file whose path has a ; cannot be named here");
+      return good.path + text.substr(name.size());
+    }
+    const size_t colon = name.rfind(':');
+    if (colon == name.npos) break;
+    name.resize(colon);
+  }
+  return source_.catalogue.find(kind, text, field).path;  // which says what is near
+}
+
+void SettingsBuilder::set_file(const std::string& name, FileKind kind, const Json& value,
+                               const std::string& field) {
+  cli::GenerateFlags& o = spec_.flags;
+  if (name == "lora" || name == "refiner_lora") {
+    std::vector<std::string>& texts = (name == "lora" ? o.lora : o.modes.refiner_lora).texts;
+    texts.clear();
+    if (value.is_array())
+      for (const Json& one : value)
+        texts.push_back(path_with_numbers(kind, text_of(one, field), field));
+    else if (!text_of(value, field).empty())
+      texts.push_back(path_with_numbers(kind, text_of(value, field), field));
+    return;
+  }
+  const std::string text = text_of(value, field);
+  const std::string path = text.empty() ? "" : path_with_numbers(kind, text, field);
+  set_field(find_field(fields_of(o), name, "setting"), path);
+}
+
+// "SCALE[:upscaler[:steps[:strength]]]": an upscaler of the catalogue, or one by name.
+void SettingsBuilder::set_hires(const std::string& text, const std::string& field) {
+  try {
+    const Hires h = text.empty() ? Hires{} : parse_hires(text);
+    spec_.flags.modes.hires = text;
+    if (text.empty() || !h.network) return;
+    spec_.flags.modes.hires =
+        str(number_text(h.scale), ':',
+            source_.catalogue.find(FileKind::upscaler, h.upscaler, field).path, ':', h.steps, ':',
+            number_text(h.strength));
+  } catch (const HttpFault&) {
+    throw;
+  } catch (const Error& e) {
+    fail_setting(field, e);
+  }
+}
+
+void SettingsBuilder::picture(const std::string& name, const Tensor& pixels) {
+  std::erase_if(spec_.inputs, [&](const JobInput& i) { return i.field == name; });
+  const std::string held = png_setting(pixels, spec_.inputs, name);
+  spec_.given.insert(name);
+  spec_.shown[name] = str("[", pixels.shape()[1], "x", pixels.shape()[0], "]");
+  // The queue writes it into a file, whose name takes the place of this.
+  if (name == "init") spec_.flags.modes.init = held;
+  if (name == "mask") spec_.flags.modes.mask = held;
+  if (name == "image") spec_.upscale.image = held;
+}
+
+void SettingsBuilder::control(const Json& unit) {
+  const std::string field = "control";
+  if (!unit.is_object()) fail_field(field, "must be a list of objects");
+  JsonReader r(unit);
+  const std::string model = r.text("model").value_or(""), kind = r.text("kind").value_or("none");
+  const auto image = r.text("image");
+  if (!image) fail_field(field, "a control network needs an image");
+  for (const std::string_view sign : {"=", ":", ";"})
+    if (kind.find(sign) != kind.npos) fail_field(field, "unknown kind");
+  auto& c = spec_.flags.control;
+  c.control_model.texts.push_back(source_.catalogue.find(FileKind::control, model, field).path);
+  const std::string held =
+      png_setting(decoded_picture(picture_bytes(*image, field, &source_.store), field),
+                  spec_.inputs, str("control", c.control.texts.size()));
+  c.control.texts.push_back(str(kind, "=", held, ":", number_text(r.number("strength").value_or(1)),
+                                ":", number_text(r.number("start").value_or(0)), ":",
+                                number_text(r.number("end").value_or(1))));
+  spec_.given.insert("control");
+}
+
+void SettingsBuilder::check_limits() const {
+  const cli::GenerateFlags& o = spec_.flags;
+  const auto within = [](const char* field, int64_t v, int64_t least, int64_t most) {
+    if (v < least || v > most)
+      fail_field(field, "must be from ", least, " to ", most, " (got ", v, ")");
+  };
+  within("steps", o.generate.steps, 1, most_steps);
+  within("n", o.n, 1, most_images);
+  within("batch", o.generate.batch, 0, most_batch);
+  within("first_image", o.first_image, 0, int64_t{1} << 40);
+  within("clip_skip", o.clip_skip, 0, 64);
+  if (!std::isfinite(o.generate.guidance)) fail_field("guidance", "must be a number");
+  for (const auto& [field, text] :
+       {std::pair{"prompt", &o.prompt}, std::pair{"negative", &o.negative}})
+    if (text->size() > most_prompt)
+      throw HttpFault(413, "too_large", str(field, ": longer than ", most_prompt, " bytes"), field);
+  ImageSize size;
+  try {
+    size = cli::image_size(o.size, "serve");
+  } catch (const Error& e) {
+    fail_setting("size", e);
+  }
+  if (size.height == 0) return;
+  within("size", std::max(size.height, size.width), 1, most_side);
+  if (size.height * size.width > most_pixels)
+    fail_field("size", "has more than ", most_pixels, " pixels");
+  if (size.height % multiple != 0 || size.width % multiple != 0)
+    fail_field("size", "sides must be multiples of ", multiple, " (got ", o.size, ")");
+}
+
+void SettingsBuilder::check_names() const {
+  const GenerateOptions& g = spec_.flags.generate;
+  if (!same_name(g.sampler, "auto")) check_sampler(g.sampler);
+  try {
+    if (!same_name(g.schedule, "auto")) find_schedule(g.schedule, find_dialect(g.dialect));
+  } catch (const Error& e) {
+    throw HttpFault(400, "not_found", e.what(), "schedule");
+  }
+  for (const auto& [name, value] : parse_options(g.schedule_options, "schedule_options"))
+    if (same_name(name, "file")) fail_field("schedule_options", "a request may not name files");
+}
+
+// Tags of the prompt name files of the folder of LoRAs.
+void SettingsBuilder::check_tags() const {
+  if (spec_.flags.prompt.find("<lora:") == std::string::npos) return;
+  const auto prompt = text::parse_prompt(spec_.flags.prompt, cli::syntax_of(spec_.flags));
+  for (const text::LoraTag& tag : prompt.loras) {
+    try {
+      find_lora(tag, source_.lora_dir);
+    } catch (const Error& e) {
+      throw HttpFault(400, "not_found", e.what(), "prompt");
+    }
+  }
+}
+
+JobSpec SettingsBuilder::finish() {
+  if (spec_.kind == JobKind::upscale) return std::move(spec_);
+  try {
+    check_limits();
+    check_names();
+    cli::GenerateFlags settled = spec_.flags;
+    cli::settle(settled, [&](std::string_view f) { return spec_.given.contains(f); });
+    check_tags();
+  } catch (const HttpFault&) {
+    throw;
+  } catch (const Error& e) {
+    throw HttpFault(422, "invalid_value", e.what());
+  }
+  cli::GenerateFlags& o = spec_.flags;
+  o.lora_dir = source_.lora_dir, o.embedding_dir = source_.embedding_dir;
+  if (o.model.empty()) {
+    auto models = source_.catalogue.all(FileKind::model);
+    std::erase_if(models, [](const CatalogueFile& f) { return !f.fault.empty(); });
+    if (!source_.model.empty())
+      o.model = source_.catalogue.find(FileKind::model, source_.model, "model").path;
+    else if (!models.empty())
+      o.model = models[0].path;
+  }
+  if (!has("seed")) o.generate.seed.parse("-1");
+  spec_.shown["seed"] = uint64_t{o.generate.seed};
+  return std::move(spec_);
+}
+
+void check_sampler(const std::string& name) {
+  try {
+    find_sampler(split_schedule(plain_name(name)).sampler);
+  } catch (const Error& e) {
+    throw HttpFault(400, "not_found", str("Sampler not found: ", e.what()), "sampler");
+  }
+}
+
+Json settings_description() {
+  cli::GenerateFlags o;
+  std::map<std::string, std::vector<std::string>> choices;
+  o.choices([&](std::string_view field, const std::string&, const std::vector<std::string>& names) {
+    choices[std::string(field)] = names;
+  });
+  Json out = Json::array();
+  constexpr std::string_view types[] = {"integer",  "number",  "boolean", "string",
+                                        "integers", "numbers", "string"};
+  for (const Field& f : plain_fields(o)) {
+    Json one = {{"name", f.name},
+                {"type", types[f.ref.index()]},
+                {"default", Json::parse(fields_json({f}))[f.name]},
+                {"help", f.help}};
+    if (const auto c = choices.find(f.name); c != choices.end()) one["choices"] = c->second;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,59 @@
+// Settings of a request to those of a job: by the names of `ebb generate --config`, from the one
+// list of GenerateFlags::fields(). Names of files are looked up in the catalogue, pictures are
+// decoded, and what only the server decides is refused.
+#pragma once
+
+#include <string>
+
+#include "apps/server/catalogue.h"
+#include "apps/server/job.h"
+#include "apps/server/store.h"
+#include "core/tensor.h"
+
+namespace ebb::server {
+
+// Where what is not in the request comes from.
+struct SettingsSource {
+  const Catalogue& catalogue;
+  Store& store;
+  std::string lora_dir, embedding_dir;
+  std::string model;  // of a request that names none: a title; "": the first one
+};
+
+class SettingsBuilder {
+ public:
+  explicit SettingsBuilder(const SettingsSource& source) : source_(source) {}
+
+  // Throw HttpFault, naming `field`, or the setting where it is "": 422 for what cannot be, 400 for
+  // what is not in the catalogue.
+  void set(const std::string& name, const Json& value, const std::string& field = "");
+  // A picture of the request: init, mask, image.
+  void picture(const std::string& name, const Tensor& pixels);
+  // A control network with its picture: {"model","kind","image","strength","start","end"}.
+  void control(const Json& unit);
+  bool has(const std::string& name) const { return spec_.given.contains(name); }
+  JobSpec& spec() { return spec_; }
+  // With what the server adds; checks limits and what can be known before the job runs.
+  JobSpec finish();
+
+ private:
+  void set_file(const std::string& name, FileKind kind, const Json& value,
+                const std::string& field);
+  void set_hires(const std::string& text, const std::string& field);
+  void set_plain(const std::string& name, const Json& value, const std::string& field);
+  std::string path_with_numbers(FileKind kind, const std::string& text, const std::string& field);
+  void check_limits() const;
+  void check_names() const;
+  void check_tags() const;
+
+  const SettingsSource& source_;
+  JobSpec spec_;
+};
+
+// One of GenerateFlags for clients: its name, type, default and help.
+Json settings_description();
+// "sampler": looked up by any name that a program uses, with a schedule behind it. Throws HttpFault
+// 400 "Sampler not found".
+void check_sampler(const std::string& name);
+
+}  // namespace ebb::server

@@ -1,0 +1,232 @@
+#include "apps/server/store.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "apps/cli/settings_file.h"
+#include "apps/server/job.h"
+#include "apps/server/random_text.h"
+#include "base/error.h"
+#include "io/file.h"
+#include "io/image.h"
+#include "io/resize.h"
+
+namespace ebb::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double seconds_in_memory = 3600;
+constexpr size_t most_in_memory = size_t{512} << 20, most_thumbs = 1000;
+constexpr int64_t thumb_side = 256;
+constexpr int thumb_quality = 80;
+
+std::span<const uint8_t> span_of(const std::string& bytes) {
+  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+}
+
+std::string new_id(uint64_t seed) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
+  return str(text, '-', seed, '-', random_text(8));
+}
+
+// The names that new_id() gives.
+bool is_id(std::string_view stem) {
+  return stem.size() >= 26 && stem[8] == '-' && stem[15] == '-' &&
+         stem.find_first_not_of("0123456789abcdef-") == stem.npos;
+}
+
+}  // namespace
+
+std::string_view type_of(io::PictureFormat format) {
+  constexpr std::string_view types[] = {"image/png", "image/jpeg", "image/webp"};
+  return types[static_cast<size_t>(format)];
+}
+
+std::string_view ending_of(io::PictureFormat format) {
+  constexpr std::string_view endings[] = {".png", ".jpg", ".webp"};
+  return endings[static_cast<size_t>(format)];
+}
+
+std::string small_jpeg(const Tensor& image, int64_t side) {
+  const int64_t h = image.shape()[0], w = image.shape()[1], longest = std::max(h, w);
+  Tensor small = image;
+  if (longest > side)
+    small = io::resize(image, std::max<int64_t>(h * side / longest, 1),
+                       std::max<int64_t>(w * side / longest, 1), io::ResizeFilter::box);
+  const auto bytes = io::encode_picture(io::PictureFormat::jpeg, small, {}, thumb_quality);
+  return {bytes.begin(), bytes.end()};
+}
+
+Store::Store(std::string folder) : folder_(std::move(folder)) {
+  if (folder_.empty()) return;
+  io::make_folder(folder_, "serve: --out");
+  directory_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  require(directory_.number() >= 0, "serve: --out cannot be opened (", std::strerror(errno), ")  ",
+          folder_);
+  read_folder();
+}
+
+void Store::read_folder() {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
+    const auto format = io::picture_format(entry.path().string());
+    const std::string stem = entry.path().stem().string();
+    if (format && is_id(stem) && entry.path().extension() == ending_of(*format))
+      pictures_[stem] = {stem, *format, true};
+  }
+}
+
+std::string Store::file_name(const StoredPicture& p) const {
+  return p.id + std::string(ending_of(p.format));
+}
+
+bool Store::write(const std::string& name, const std::vector<uint8_t>& bytes, std::string& fault) {
+  const Descriptor file(::openat(directory_.number(), name.c_str(),
+                                 O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0644));
+  size_t done = 0;
+  while (file.number() >= 0 && done < bytes.size()) {
+    const ssize_t n = ::write(file.number(), bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
+  }
+  if (file.number() >= 0 && done == bytes.size()) return true;
+  fault = str("serve: --out: the picture is not saved (", std::strerror(errno), ")");
+  if (file.number() >= 0) ::unlinkat(directory_.number(), name.c_str(), 0);
+  return false;
+}
+
+std::string Store::add(std::vector<uint8_t> bytes, io::PictureFormat format, uint64_t seed,
+                       bool keep, std::string* fault) {
+  StoredPicture p{new_id(seed), format, keep && directory_.number() >= 0};
+  std::string why;
+  if (p.kept && !write(file_name(p), bytes, why)) p.kept = false;
+  if (fault) *fault = why;
+  const std::lock_guard lock(mutex_);
+  pictures_[p.id] = p;
+  if (p.kept) return p.id;
+  memory_bytes_ += bytes.size();
+  memory_[p.id] = {std::string(bytes.begin(), bytes.end()), unix_time() + seconds_in_memory};
+  memory_order_.push_back(p.id);
+  forget_old();
+  return p.id;
+}
+
+void Store::forget_old() {
+  const double now = unix_time();
+  while (memory_order_.size() > 1) {
+    const auto at = memory_.find(memory_order_.front());
+    if (at != memory_.end() && at->second.until > now && memory_bytes_ <= most_in_memory) return;
+    if (at != memory_.end()) {
+      memory_bytes_ -= at->second.bytes.size();
+      pictures_.erase(at->first), thumbs_.erase(at->first), facts_.erase(at->first);
+      memory_.erase(at);
+    }
+    memory_order_.pop_front();
+  }
+}
+
+std::optional<StoredPicture> Store::find(std::string_view id) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = pictures_.find(id);
+  return at == pictures_.end() ? std::nullopt : std::optional(at->second);
+}
+
+std::optional<std::string> Store::bytes(std::string_view id) {
+  const auto p = find(id);
+  if (!p) return {};
+  if (!p->kept) {
+    const std::lock_guard lock(mutex_);
+    const auto at = memory_.find(id);
+    return at == memory_.end() ? std::nullopt : std::optional(at->second.bytes);
+  }
+  const Descriptor file(
+      ::openat(directory_.number(), file_name(*p).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  std::string out;
+  char part[65536];
+  for (ssize_t n = 1; file.number() >= 0 && n > 0;) {
+    n = ::read(file.number(), part, sizeof part);
+    if (n > 0) out.append(part, static_cast<size_t>(n));
+  }
+  if (!out.empty()) return out;
+  const std::lock_guard lock(mutex_);  // somebody else took it away
+  pictures_.erase(p->id);
+  return {};
+}
+
+std::optional<std::string> Store::thumb(std::string_view id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = thumbs_.find(id); at != thumbs_.end()) return at->second;
+  }
+  const auto whole = bytes(id);
+  if (!whole) return {};
+  std::string out = small_jpeg(io::decode_image(span_of(*whole), std::string(id), 3), thumb_side);
+  const std::lock_guard lock(mutex_);
+  if (thumbs_.size() >= most_thumbs) thumbs_.clear();
+  thumbs_[std::string(id)] = out;
+  return out;
+}
+
+std::optional<PictureFacts> Store::facts(std::string_view id) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = facts_.find(id); at != facts_.end()) return at->second;
+  }
+  const auto whole = bytes(id);
+  if (!whole) return {};
+  PictureFacts out;
+  try {
+    const auto text = io::picture_text(span_of(*whole), std::string(id));
+    const auto value = [&](const std::string& key) {
+      const auto at = text.find(key);
+      return at == text.end() ? std::string() : at->second;
+    };
+    out.parameters = value("parameters");
+    out.settings = value(std::string(cli::settings_keyword));
+    const Tensor image = io::decode_image(span_of(*whole), std::string(id), 3);
+    out.height = image.shape()[0], out.width = image.shape()[1];
+  } catch (const Error&) {
+    // a broken file has none
+  }
+  const std::lock_guard lock(mutex_);
+  facts_[std::string(id)] = out;
+  return out;
+}
+
+bool Store::remove(std::string_view id) {
+  const auto p = find(id);
+  if (!p) return false;
+  if (p->kept) ::unlinkat(directory_.number(), file_name(*p).c_str(), 0);
+  const std::lock_guard lock(mutex_);
+  pictures_.erase(p->id), thumbs_.erase(p->id), facts_.erase(p->id);
+  if (const auto at = memory_.find(p->id); at != memory_.end()) {
+    memory_bytes_ -= at->second.bytes.size();
+    memory_.erase(at);
+  }
+  return true;
+}
+
+std::vector<std::string> Store::list(std::string_view before, size_t limit) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> out;
+  auto at = before.empty() ? pictures_.end() : pictures_.lower_bound(before);
+  while (at != pictures_.begin() && out.size() < limit) {
+    --at;
+    if (at->second.kept) out.push_back(at->first);
+  }
+  return out;
+}
+
+}  // namespace ebb::server

@@ -1,0 +1,78 @@
+// Store: finished pictures, in a folder (the gallery) or for a while in memory. Any thread may
+// call.
+#pragma once
+
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/temporary.h"
+#include "io/picture_file.h"
+
+namespace ebb::server {
+
+struct StoredPicture {
+  std::string id;
+  io::PictureFormat format = io::PictureFormat::png;
+  bool kept = false;  // in the folder
+};
+
+struct PictureFacts {
+  int64_t width = 0, height = 0;
+  std::string parameters;  // A1111's text
+  std::string settings;    // ebb's JSON; "" where there is none
+};
+
+class Store {
+ public:
+  // "": no folder. Throws Error where it cannot be made.
+  explicit Store(std::string folder);
+
+  // Names it: YYYYMMDD-HHMMSS-<seed>-<8 digits>. Where the folder takes no more (`fault` says why)
+  // it stays in memory alone.
+  std::string add(std::vector<uint8_t> bytes, io::PictureFormat format, uint64_t seed, bool keep,
+                  std::string* fault = nullptr);
+  std::optional<StoredPicture> find(std::string_view id) const;
+  // None where it is gone.
+  std::optional<std::string> bytes(std::string_view id);
+  // JPEG of at most so many pixels a side. Throws Error for a file that is broken.
+  std::optional<std::string> thumb(std::string_view id);
+  std::optional<PictureFacts> facts(std::string_view id);
+  bool remove(std::string_view id);
+  // Of the gallery, the newest first, behind `before` ("": from the first).
+  std::vector<std::string> list(std::string_view before, size_t limit) const;
+
+ private:
+  struct InMemory {
+    std::string bytes;
+    double until = 0;
+  };
+  void read_folder();
+  void forget_old();
+  std::string file_name(const StoredPicture& p) const;
+  bool write(const std::string& name, const std::vector<uint8_t>& bytes, std::string& fault);
+
+  std::string folder_;
+  Descriptor directory_;
+  mutable std::mutex mutex_;
+  std::map<std::string, StoredPicture, std::less<>> pictures_;
+  std::map<std::string, InMemory, std::less<>> memory_;
+  std::deque<std::string> memory_order_;
+  size_t memory_bytes_ = 0;
+  std::map<std::string, std::string, std::less<>> thumbs_;
+  std::map<std::string, PictureFacts, std::less<>> facts_;
+};
+
+std::string_view type_of(io::PictureFormat format);    // "image/png"
+std::string_view ending_of(io::PictureFormat format);  // ".png"
+
+// u8 [H,W,3] within a square of that side, as JPEG.
+std::string small_jpeg(const Tensor& image, int64_t side);
+
+}  // namespace ebb::server

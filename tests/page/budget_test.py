@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Checks the page's files: bytes, lines, and that no text can become markup or come from elsewhere.
+
+Usage: budget_test.py [FOLDER]
+"""
+
+import gzip
+import pathlib
+import re
+import sys
+
+RAW, GZIP, FILES, LINES = 96_000, 28_000, 10, 500
+SERVED = {".html", ".css", ".js"}
+HTML = [
+    (r"\sstyle\s*=", "a style attribute, which the Content-Security-Policy refuses"),
+    (r"\son\w+\s*=", "an event attribute, which the Content-Security-Policy refuses"),
+    (r"<script(?![^>]*\ssrc=)", "an inline script, which the Content-Security-Policy refuses"),
+    (r"<style", "an inline style sheet, which the Content-Security-Policy refuses"),
+]
+ANY = [
+    (r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser",
+     "text that becomes markup"),
+    (r"\beval\s*\(|new Function\b", "text that becomes a program"),
+    (r"//(?!www\.w3\.org)(?:[\w-]+\.)+[a-z]{2,}", "an address of another server"),
+]
+
+
+def faults(folder):
+    files = sorted(path for path in folder.iterdir() if path.suffix in SERVED)
+    texts = {path: path.read_bytes() for path in files}
+    raw = sum(map(len, texts.values()))
+    packed = sum(len(gzip.compress(text, 9, mtime=0)) for text in texts.values())
+    print(f"{len(files)} files, {raw} bytes, {packed} compressed")
+    if not {"index.html", "main.js", "style.css"} <= {path.name for path in files}:
+        yield f"{folder}: index.html, main.js or style.css is missing"
+    for what, number, limit in [("files", len(files), FILES), ("bytes", raw, RAW),
+                                ("bytes compressed", packed, GZIP)]:
+        if number > limit:
+            yield f"{folder}: {number} {what} (limit {limit})"
+    for path, text in texts.items():
+        lines = text.decode().splitlines()
+        if len(lines) > LINES:
+            yield f"{path}: {len(lines)} lines (limit {LINES})"
+        for pattern, what in ANY + (HTML if path.suffix == ".html" else []):
+            for number, line in enumerate(lines, 1):
+                if re.search(pattern, line):
+                    yield f"{path}:{number}: {what}"
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else root / "src/apps/server/page"
+    found = list(faults(folder))
+    for fault in found:
+        print(fault)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
