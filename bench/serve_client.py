@@ -115,7 +115,7 @@ def job(steps=1, side=64, prompt="a fox", **others):
 
 def request_text(method, path, body=None):
     data = b"" if body is None else json.dumps(body).encode()
-    kind = "" if body is None else f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
+    kind = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n" if data else ""
     return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n".encode() + data
 
 

@@ -1,5 +1,5 @@
-"""Mixed load on `ebb serve` for minutes: clients of each protocol, and those that hang, leave in the
-middle of a body, or read an event stream and come back."""
+"""Mixed load on `ebb serve` for minutes: clients of each protocol, and those that hang, leave in
+the middle of a body, or read an event stream and come back."""
 
 import collections
 import json

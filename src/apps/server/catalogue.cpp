@@ -80,7 +80,8 @@ void read_header(CatalogueFile& f) {
   for (Component& c : components) examine(c, file);
   f.kind = kind_of(components);
   for (const Component& c : components)
-    if (c.model->kind == ModelKind::denoiser && f.defaults.size.empty()) f.defaults = defaults_of(c);
+    if (c.model->kind == ModelKind::denoiser && f.defaults.size.empty())
+      f.defaults = defaults_of(c);
   for (const Component& c : components)
     if (c.model->kind == ModelKind::upscaler) f.scale = static_cast<double>(scale_of_upscaler(c));
   for (const auto& [name, text] : summary_of(file, components, f.path))

@@ -13,9 +13,8 @@ class CatalogueOfFiles : public GenerateProgram {
  protected:
   // The entry of a model in `models/`.
   json model(const std::string& name) const {
-    TestServer server(folder_.path(), 1, [&](auto& o) {
-      o.folders = {{.path = folder_ / "models", .kind = {}}};
-    });
+    TestServer server(folder_.path(), 1,
+                      [&](auto& o) { o.folders = {{.path = folder_ / "models", .kind = {}}}; });
     server.service().catalogue().wait_for_scan();
     const json all = server.get("/ebb/v1/catalogue").json();
     for (const json& m : all["models"])
