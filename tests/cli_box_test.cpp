@@ -22,7 +22,7 @@ class CliBox : public testing::Program {
     if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
     Program::SetUp();
   }
-  std::string png(const std::string& name) const { return (folder_ / (name + ".png")).string(); }
+  std::string png(const std::string& name) const { return folder_ / (name + ".png"); }
   // The picture of the words, and what the program said.
   Tensor picture(const std::string& name, const std::string& words) {
     said_ = run_program(str("generate --device cpu --seed 1 --out '", png(name), "' ", words));
