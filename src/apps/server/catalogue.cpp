@@ -23,8 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t longest_name = 1024;
-
 bool is_model_file(const fs::path& p) {
   const std::string ending = small_letters(p.extension().string());
   return ending == ".safetensors" || ending == ".ckpt" || ending == ".pt" || ending == ".pth" ||
@@ -231,6 +229,7 @@ std::vector<CatalogueFile> Catalogue::all() const {
 }
 
 std::optional<CatalogueFile> Catalogue::lookup(FileKind kind, std::string_view asked) const {
+  if (asked.size() > longest_name) return {};
   const std::vector<CatalogueFile> files = all(kind);
   const std::string text = unslashed(asked), plain = without_hash(text);
   using Match = std::function<bool(const CatalogueFile&)>;

@@ -14,6 +14,8 @@
 
 namespace ebb::server {
 
+constexpr size_t longest_name = 1024;  // that is looked up, in bytes
+
 enum class FileKind : uint8_t { model, vae, text_encoder, lora, embedding, upscaler, control };
 std::string_view name_of(FileKind kind);  // "model"
 

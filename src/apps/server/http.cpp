@@ -1,6 +1,9 @@
 // The one file that is compiled with Boost.
 #include "apps/server/http.h"
 
+#include <cstdio>
+#include <exception>
+
 #include "apps/server/http_connection.h"
 
 namespace ebb::server {
@@ -34,7 +37,11 @@ void HttpServer::State::accept(tcp::acceptor& from) {
     const bool full =
         gone || self->connections.size() >= self->limits.connections ||
         self->of_address[peer.address().to_string()] >= self->limits.connections_of_address;
-    if (!full) connected(self, std::move(socket))->start();
+    try {
+      if (!full) connected(self, std::move(socket))->start();
+    } catch (const std::exception& failed) {  // the next one may have more memory
+      std::fprintf(stderr, "serve: a connection failed: %s\n", failed.what());
+    }
     self->accept(from);
   });
 }
@@ -98,7 +105,15 @@ HttpServer::~HttpServer() {
 
 uint16_t HttpServer::port() const { return state_->acceptors.at(0)->local_endpoint().port(); }
 
-void HttpServer::run() { state_->io.run(); }
+void HttpServer::run() {
+  while (!state_->io.stopped()) {
+    try {
+      state_->io.run();
+    } catch (const std::exception& e) {  // of one connection, as where memory is short
+      std::fprintf(stderr, "serve: a connection failed: %s\n", e.what());
+    }
+  }
+}
 
 void HttpServer::finish(std::chrono::milliseconds time) {
   asio::post(state_->io, [s = state_, time] { s->finish(time); });

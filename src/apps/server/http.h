@@ -53,7 +53,8 @@ class EventStream {
  public:
   virtual ~EventStream() = default;
   virtual bool send(std::string text) = 0;  // false: the peer is gone
-  virtual void close() = 0;                 // behind what was sent
+  // Behind what was sent; `last` is sent before, however much waits.
+  virtual void close(std::string last = {}) = 0;
 };
 
 // The answer to one request, once. Any thread may call.

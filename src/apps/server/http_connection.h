@@ -139,14 +139,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
     write_event();
   }
   void send_event(std::string text) {
-    event_bytes_ += text.size();
+    // an event of any size passes where the peer has read what was before it
     if (event_bytes_ > state_->limits.stream_bytes) return close();
+    event_bytes_ += text.size();
     events_.push_back(std::move(text));
     if (!writing_) write_event();
   }
-  void end_stream() {
+  void end_stream(std::string last) {
+    if (!last.empty() && !ended_) events_.push_back(std::move(last));
     ended_ = true;
-    if (!writing_ && events_.empty()) close();
+    if (writing_) return;
+    if (events_.empty()) return close();
+    write_event();
   }
   void set_leave(std::function<void()> call) {
     if (!socket_.is_open()) return call();
@@ -376,7 +380,7 @@ class Stream final : public EventStream {
   Stream(std::shared_ptr<State> s, std::weak_ptr<Connection> c)
       : state_(std::move(s)), connection_(std::move(c)) {}
   ~Stream() override {
-    close();
+    Stream::close();
     --state_->streams;
   }
   bool send(std::string text) override {
@@ -386,9 +390,9 @@ class Stream final : public EventStream {
     });
     return true;
   }
-  void close() override {
-    asio::post(state_->io, [c = connection_] {
-      if (const auto open = c.lock()) open->end_stream();
+  void close(std::string last = {}) override {
+    asio::post(state_->io, [c = connection_, last = std::move(last)]() mutable {
+      if (const auto open = c.lock()) open->end_stream(std::move(last));
     });
   }
 

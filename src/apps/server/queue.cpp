@@ -129,8 +129,13 @@ std::shared_ptr<const Job> Queue::submit(JobSpec spec) {
   s->job->created = unix_time();
   s->view.job = s->job;
   s->view.progress.images = s->job->spec.images();
-  if (!folder_.empty()) write_inputs(folder_, *s->job);
-  if (s->job->spec.keeps) keep(*s);
+  try {
+    if (!folder_.empty()) write_inputs(folder_, *s->job);
+    if (s->job->spec.keeps) keep(*s);
+  } catch (const Error& e) {
+    unkeep(*s->job);
+    throw HttpFault(507, "cannot_keep", str("the job cannot be kept on the disk: ", e.what()));
+  }
   jobs_[s->job->id] = s;
   insert(s);
   publish_job("queued", *s);
@@ -144,8 +149,9 @@ std::optional<JobView> Queue::find(std::string_view id) const {
   return s ? std::optional(s->view) : std::nullopt;
 }
 
-std::vector<JobView> Queue::all() const {
+std::vector<JobView> Queue::all() {
   const std::lock_guard lock(mutex_);
+  forget_old();
   std::vector<JobView> out;
   for (const auto& [id, s] : jobs_)  // one that runs, or is being encoded behind its run
     if (s->view.status == JobStatus::generating) out.push_back(s->view);
@@ -275,7 +281,7 @@ void Queue::encoded(const Job& job, std::optional<JobImage> image) {
   const std::lock_guard lock(mutex_);
   State* s = state(job.id);
   if (!s) return;
-  --s->encoding;
+  s->encoding = std::max<int64_t>(s->encoding - 1, 0);
   if (image) {
     auto& images = s->view.images;
     const auto behind = std::ranges::upper_bound(images, image->index, {}, &JobImage::index);
@@ -285,7 +291,11 @@ void Queue::encoded(const Job& job, std::optional<JobImage> image) {
                       {"url", "/ebb/v1/images/" + image->id},
                       {"seed", image->seed}});
     images.insert(behind, std::move(*image));
-    if (job.spec.keeps) keep(*s);
+    try {
+      if (job.spec.keeps) keep(*s);
+    } catch (const Error& e) {  // the job must end all the same
+      s->view.warnings.push_back(str(e.what(), "; behind a restart the job begins earlier"));
+    }
   }
   end_if_encoded(*s);
 }
@@ -327,7 +337,9 @@ void Queue::forget_old() {
   const double now = unix_time();
   while (!finished_.empty()) {
     const auto at = jobs_.find(finished_.front());
-    if (at != jobs_.end() && now - at->second->view.completed < limits_.known_seconds) return;
+    if (at != jobs_.end() && finished_.size() <= limits_.known &&
+        now - at->second->view.completed < limits_.known_seconds)
+      return;
     if (at != jobs_.end()) jobs_.erase(at);
     finished_.pop_front();
   }
@@ -386,7 +398,9 @@ std::optional<std::vector<Event>> Queue::events_since(int64_t number) const {
 
 void Queue::keep(const State& s) const {
   if (folder_.empty()) return;
-  write_job(folder_, *s.job, s.job->done_before + std::ssize(s.view.images));
+  int64_t done = s.job->done_before;  // the smallest number that is missing: two encode at a time
+  for (const JobImage& i : s.view.images) done += i.index == done;
+  write_job(folder_, *s.job, done);
 }
 
 void Queue::unkeep(const Job& job) const {

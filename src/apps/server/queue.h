@@ -20,6 +20,7 @@ namespace ebb::server {
 struct QueueLimits {
   size_t jobs = 64, images = 256, bytes = size_t{512} << 20;
   double known_seconds = 600;  // finished jobs
+  size_t known = 100;          // of them, at most
 };
 
 struct Event {
@@ -40,7 +41,7 @@ class Queue {
   std::shared_ptr<const Job> submit(JobSpec spec);
   std::optional<JobView> find(std::string_view id) const;
   // That runs, those that wait in order, those that are finished, the newest first.
-  std::vector<JobView> all() const;
+  std::vector<JobView> all();
   std::optional<JobView> running() const;
   std::vector<std::string> waiting() const;  // ids, in order
   // False: there is no such job that waits or runs.

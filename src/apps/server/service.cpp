@@ -17,22 +17,6 @@ constexpr double looking_seconds = 10, preview_interval = 0.3;
 constexpr size_t codec_threads = 2;
 constexpr std::chrono::milliseconds last_answers{4000};
 
-// Calls it; what it throws becomes an answer.
-void guarded(const Route& route, const Call& call) {
-  const auto answer = [&](const HttpFault& f) { call.reply(route.fault(f, *call.request)); };
-  try {
-    route.handler(call);
-  } catch (const HttpFault& f) {
-    answer(f);
-  } catch (const Error& e) {
-    answer({422, "invalid_value", e.what()});
-  } catch (const std::bad_alloc&) {
-    answer({500, "out_of_memory", "serve: there is not enough memory for this request"});
-  } catch (const std::exception& e) {
-    answer({500, "internal", str("serve: ", e.what())});
-  }
-}
-
 // Tells of each request when it is answered.
 class Logged final : public Exchange {
  public:
@@ -120,6 +104,21 @@ class Running final : public JobEvents {
 };
 
 }  // namespace
+
+void guarded(const Route& route, const Call& call) {
+  const auto answer = [&](const HttpFault& f) { call.reply(route.fault(f, *call.request)); };
+  try {
+    route.handler(call);
+  } catch (const HttpFault& f) {
+    answer(f);
+  } catch (const Error& e) {
+    answer({422, "invalid_value", e.what()});
+  } catch (const std::bad_alloc&) {
+    answer({500, "out_of_memory", "serve: there is not enough memory for this request"});
+  } catch (const std::exception& e) {
+    answer({500, "internal", str("serve: ", e.what())});
+  }
+}
 
 Service::Service(ServiceOptions options, const MakeEngine& engine)
     : options_(std::move(options)),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "apps/cli/generate_request.h"
@@ -23,7 +24,7 @@ namespace {
 
 constexpr int64_t most_steps = 1000, most_images = 256, most_batch = 16, most_side = 4096,
                   most_pixels = 16'800'000, multiple = 8;
-constexpr size_t most_prompt = size_t{64} << 10;
+constexpr size_t most_text = size_t{64} << 10, most_entries = 64;
 
 // Settings that name files, and of which kind. Behind the name may stand numbers.
 struct FileSetting {
@@ -69,6 +70,41 @@ std::string png_setting(const Tensor& pixels, std::vector<JobInput>& inputs, std
   return field;
 }
 
+// What may stand behind the name of a file: (:number){0,2}(:lbw=...)?
+bool are_numbers(std::string_view rest) {
+  for (int numbers = 0; !rest.empty(); ++numbers) {
+    if (rest[0] != ':') return false;
+    rest.remove_prefix(1);
+    if (rest.starts_with("lbw=")) return rest.find(';') == rest.npos;
+    const std::string_view digits = rest.substr(0, rest.find(':'));
+    double value = 0;
+    const auto [end, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (numbers == 2 || fault != std::errc() || end != digits.data() + digits.size()) return false;
+    rest.remove_prefix(digits.size());
+  }
+  return true;
+}
+
+// Before anything is looked up or copied.
+void check_length(const std::string& name, const Json& value, const std::string& field) {
+  if (name.size() > longest_name)
+    throw HttpFault(422, "unknown_setting",
+                    str("the name of a setting is longer than ", longest_name, " bytes"));
+  const auto check_text = [&](const Json& text) {
+    if (!text.is_string()) return;
+    const size_t bytes = text.get_ref<const std::string&>().size();
+    if (bytes > most_text)
+      throw HttpFault(413, "too_large",
+                      str(field, ": longer than ", most_text, " bytes (got ", bytes, ")"), field);
+  };
+  check_text(value);
+  if (!value.is_array()) return;
+  const size_t most = !value.empty() && value[0].is_number() ? most_steps + 1 : most_entries;
+  if (value.size() > most)
+    fail_field(field, "has more than ", most, " entries (got ", value.size(), ")");
+  for (const Json& one : value) check_text(one);
+}
+
 }  // namespace
 
 void SettingsBuilder::set(const std::string& name, const Json& value, const std::string& asked) {
@@ -76,6 +112,7 @@ void SettingsBuilder::set(const std::string& name, const Json& value, const std:
   if (value.is_null()) return;
   if (std::ranges::find(of_the_server, name) != of_the_server.end())
     fail_field(field, "is decided by the server");
+  if (name != "init" && name != "mask") check_length(name, value, field);
   if (name == "init")
     return picture(
         name, decoded_picture(picture_bytes(text_of(value, field), field, &source_.store), field));
@@ -118,12 +155,16 @@ void SettingsBuilder::set_plain(const std::string& name, const Json& value,
 
 std::string SettingsBuilder::path_with_numbers(FileKind kind, const std::string& text,
                                                const std::string& field) {
+  if (text.size() > most_text) fail_field(field, "longer than ", most_text, " bytes");
   std::string name = text;
   for (int numbers = 0; numbers < 4; ++numbers) {
     if (const auto f = source_.catalogue.lookup(kind, name)) {
       const CatalogueFile good = source_.catalogue.find(kind, name, field);
       if (good.path.find(';') != good.path.npos)
         fail_field(field, "a file whose path has a ; cannot be named here");
+      if (!are_numbers(std::string_view(text).substr(name.size())))
+        fail_field(field, "behind the name may stand two numbers and lbw= (got '", printable(text),
+                   "')");
       return good.path + text.substr(name.size());
     }
     const size_t colon = name.rfind(':');
@@ -173,6 +214,7 @@ void SettingsBuilder::picture(const std::string& name, const Tensor& pixels) {
   const std::string held = png_setting(pixels, spec_.inputs, name);
   spec_.given.insert(name);
   spec_.shown[name] = str("[", pixels.shape()[1], "x", pixels.shape()[0], "]");
+  if (name == "init") init_ = {.height = pixels.shape()[0], .width = pixels.shape()[1]};
   // The queue writes it into a file, whose name takes the place of this.
   if (name == "init") spec_.flags.modes.init = held;
   if (name == "mask") spec_.flags.modes.mask = held;
@@ -211,22 +253,45 @@ void SettingsBuilder::check_limits() const {
   within("first_image", o.first_image, 0, int64_t{1} << 40);
   within("clip_skip", o.clip_skip, 0, 64);
   if (!std::isfinite(o.generate.guidance)) fail_field("guidance", "must be a number");
-  for (const auto& [field, text] :
-       {std::pair{"prompt", &o.prompt}, std::pair{"negative", &o.negative}})
-    if (text->size() > most_prompt)
-      throw HttpFault(413, "too_large", str(field, ": longer than ", most_prompt, " bytes"), field);
   ImageSize size;
   try {
     size = cli::image_size(o.size, "serve");
   } catch (const Error& e) {
     fail_setting("size", e);
   }
+  check_output(size);
   if (size.height == 0) return;
   within("size", std::max(size.height, size.width), 1, most_side);
   if (size.height * size.width > most_pixels)
     fail_field("size", "has more than ", most_pixels, " pixels");
   if (size.height % multiple != 0 || size.width % multiple != 0)
     fail_field("size", "sides must be multiples of ", multiple, " (got ", o.size, ")");
+}
+
+// What comes out behind outpainting, the second pass and the upscaler. A size that is left open,
+// the model's, counts as 1024.
+void SettingsBuilder::check_output(ImageSize size) const {
+  const cli::ModeFlags& m = spec_.flags.modes;
+  if (size.height == 0) size = {.height = 1024, .width = 1024};
+  auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
+  if (!m.outpaint.empty()) {
+    const Outpaint sides = parse_outpaint(m.outpaint);
+    h = static_cast<double>(std::max(size.height, init_.height)) + static_cast<double>(sides.top) +
+        static_cast<double>(sides.bottom);
+    w = static_cast<double>(std::max(size.width, init_.width)) + static_cast<double>(sides.left) +
+        static_cast<double>(sides.right);
+    check_pixels("outpaint", h, w);
+  }
+  if (!m.hires.empty()) {
+    const double scale = parse_hires(m.hires).scale;
+    check_pixels("hires", h *= scale, w *= scale);
+  }
+  const std::string& upscaler = spec_.flags.control.upscale;
+  if (upscaler.empty()) return;
+  double scale = cli::upscale_of(spec_.flags.control);
+  if (scale == 0)
+    if (const auto f = source_.catalogue.by_path(upscaler)) scale = f->scale;
+  check_pixels("upscale", h * scale, w * scale);
 }
 
 void SettingsBuilder::check_names() const {
@@ -282,7 +347,18 @@ JobSpec SettingsBuilder::finish() {
   return std::move(spec_);
 }
 
+void check_pixels(const std::string& field, double height, double width) {
+  constexpr double most = 67e6;
+  if (height * width > most)
+    fail_field(field, "makes ", number_text(width), "x", number_text(height), " pixels (",
+               number_text(height * width), "), more than ", number_text(most));
+}
+
 void check_sampler(const std::string& name) {
+  if (name.size() > longest_name)
+    throw HttpFault(400, "not_found",
+                    str("Sampler not found: the name is longer than ", longest_name, " bytes"),
+                    "sampler");
   try {
     find_sampler(split_schedule(plain_name(name)).sampler);
   } catch (const Error& e) {

@@ -43,15 +43,19 @@ class SettingsBuilder {
   void set_plain(const std::string& name, const Json& value, const std::string& field);
   std::string path_with_numbers(FileKind kind, const std::string& text, const std::string& field);
   void check_limits() const;
+  void check_output(ImageSize size) const;
   void check_names() const;
   void check_tags() const;
 
   const SettingsSource& source_;
   JobSpec spec_;
+  ImageSize init_ = {};  // of the start image
 };
 
 // One of GenerateFlags for clients: its name, type, default and help.
 Json settings_description();
+// Throws HttpFault 422 for a picture that would be too large.
+void check_pixels(const std::string& field, double height, double width);
 // "sampler": looked up by any name that a program uses, with a schedule behind it. Throws HttpFault
 // 400 "Sampler not found".
 void check_sampler(const std::string& name);

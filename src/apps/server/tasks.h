@@ -2,7 +2,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdio>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -20,7 +22,7 @@ class Tasks {
   Tasks(const Tasks&) = delete;
   Tasks& operator=(const Tasks&) = delete;
 
-  // It must not throw. Behind finish() nothing is run any more.
+  // What it throws is told on stderr. Behind finish() nothing is run any more.
   void add(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -41,7 +43,11 @@ class Tasks {
       const std::function<void()> task = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
-      task();
+      try {
+        task();
+      } catch (const std::exception& e) {
+        std::fprintf(stderr, "serve: a task failed: %s\n", e.what());
+      }
     }
   }
 

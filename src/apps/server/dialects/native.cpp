@@ -63,13 +63,16 @@ JobSpec upscale_spec(SettingsBuilder& builder, const Json& body, Service& s) {
   r.skip({"kind"});
   const std::string image = r.text("init").value_or("");
   if (image.empty()) fail_field("init", "is missing");
-  builder.picture("image", decoded_picture(picture_bytes(image, "init", &s.store()), "init"));
+  const Tensor pixels = decoded_picture(picture_bytes(image, "init", &s.store()), "init");
+  builder.picture("image", pixels);
   UpscaleSettings& u = spec.upscale;
   const std::string name = r.text("upscale").value_or("lanczos");
   set_upscaler(u, name, s);
   u.width = r.integer("width", 0, 16384).value_or(0);
   u.height = r.integer("height", 0, 16384).value_or(0);
   if (!(u.scale > 0 && u.scale <= 16)) fail_field("upscale", "the scale must be up to 16");
+  const auto [h, w] = upscaled_size(pixels, u);
+  check_pixels("upscale", static_cast<double>(h), static_cast<double>(w));
   for (const std::string& other : r.ignored())
     throw HttpFault(422, "unknown_setting", str("an upscale job has no '", other, "'"), other);
   spec.shown = {{"upscale", name}, {"init", spec.shown["image"]}};

@@ -171,12 +171,16 @@ Json error_event(const HttpFault& f) {
 // Partial pictures of the job that runs, as many as are wanted at most, then the finished ones.
 class Partials : public std::enable_shared_from_this<Partials> {
  public:
-  Partials(Service& s, std::shared_ptr<EventStream> to, Wanted w)
-      : service_(s), to_(std::move(to)), wanted_(std::move(w)) {}
+  Partials(Service& s, Wanted w) : service_(s), wanted_(std::move(w)) {}
 
+  // Queues it before the stream is open, so that a full queue is an answer with its status.
   void start(const Call& c, JobSpec spec) {
-    const auto job = service_.queue().submit(std::move(spec));
-    id_ = job->id;
+    id_ = service_.queue().submit(std::move(spec))->id;
+    to_ = c.exchange->stream();
+    if (!to_) {
+      service_.queue().cancel(id_);
+      throw HttpFault(503, "too_many_streams", "too many clients read events");
+    }
     if (wanted_.partials > 0)
       subscriber_ = service_.queue().subscribe(
           [self = shared_from_this()](const Event& e) { self->came(e); });
@@ -196,7 +200,7 @@ class Partials : public std::enable_shared_from_this<Partials> {
     const auto p = service_.preview();
     const std::lock_guard lock(mutex_);
     if (ended_ || !p || p->job != id_ || p->number == seen_ || sent_ >= wanted_.partials) return;
-    seen_ = p->number;
+    seen_ = p->number;  // one that cannot be made is left out
     const auto bytes = io::encode_picture(*io::picture_format("." + wanted_.format), p->pixels);
     Json data = {{"type", wanted_.event + ".partial_image"},
                  {"b64_json", base64(bytes)},
@@ -209,6 +213,7 @@ class Partials : public std::enable_shared_from_this<Partials> {
     service_.queue().unsubscribe(subscriber_);
     const std::lock_guard lock(mutex_);
     ended_ = true;
+    std::string last;
     try {
       check_end(v);
       for (const JobImage& i : v.images) {
@@ -219,12 +224,14 @@ class Partials : public std::enable_shared_from_this<Partials> {
                      {"created_at", static_cast<int64_t>(unix_time())},
                      {"usage", usage()}};
         data.update(facts_of(wanted_));
-        to_->send(event_text(data));
+        last += event_text(data);
       }
     } catch (const HttpFault& f) {
-      to_->send(event_text(error_event(f)));
+      last += event_text(error_event(f));
+    } catch (const std::exception& e) {
+      last += event_text(error_event({500, "internal", str("serve: ", e.what())}));
     }
-    to_->close();
+    to_->close(std::move(last));
   }
   void left() {
     service_.queue().unsubscribe(subscriber_);
@@ -247,9 +254,7 @@ void answer(const Call& c, SettingsBuilder& to, const Wanted& w) {
   if (!w.stream)
     return s.answer_when_done(c, std::move(spec),
                               [&s, w](const JobView& v) { return whole_answer(s, v, w); });
-  auto stream = c.exchange->stream();
-  if (!stream) throw HttpFault(503, "too_many_streams", "too many clients read events");
-  std::make_shared<Partials>(s, std::move(stream), w)->start(c, std::move(spec));
+  std::make_shared<Partials>(s, w)->start(c, std::move(spec));
 }
 
 void generations(const Call& c) {

@@ -77,10 +77,9 @@ JobSpec read_extras(const Call& c, JsonReader& r) {
 }
 
 void add_image(JobSpec& spec, const std::string& text, const std::string& field) {
-  constexpr int64_t most = 67'000'000;  // pixels that come out
   const Tensor pixels = decoded_picture(picture_bytes(text, field), field);
   const auto [h, w] = upscaled_size(pixels, spec.upscale);
-  if (h * w > most) fail_field("upscaling_resize", "makes ", h * w, " pixels, more than ", most);
+  check_pixels("upscaling_resize", static_cast<double>(h), static_cast<double>(w));
   spec.inputs = {{"image", io::encode_png(pixels)}};
   spec.upscale.image = "image";
 }
@@ -115,12 +114,11 @@ void run_batch(const Call& c, const std::shared_ptr<Batch>& batch) {
   c.exchange->on_leave([&s = c.service, id = job->id] { s.queue().cancel(id); });
   c.service.queue().when_finished(job->id, [c, batch](const JobView& v) {
     c.service.codec().add([c, batch, v] {
-      try {
-        batch->images.push_back(image_of(c.service, v));
-        run_batch(c, batch);
-      } catch (const HttpFault& f) {
-        c.reply(sdapi::render_fault(f, *c.request));
-      }
+      const auto next = [&](const Call& own) {
+        batch->images.push_back(image_of(own.service, v));
+        run_batch(own, batch);
+      };
+      guarded({.method = {}, .pattern = {}, .handler = next, .fault = sdapi::render_fault}, c);
     });
   });
 }

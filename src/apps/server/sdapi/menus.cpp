@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "apps/server/catalogue.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "diffusion/solver/sampler.h"
@@ -59,6 +60,7 @@ std::span<const MenuName> sampler_menu() { return samplers_of_menu; }
 std::span<const MenuName> schedule_menu() { return schedules_of_menu; }
 
 MenuChoice menu_choice(const std::string& name) {
+  if (name.size() > longest_name) return {name, ""};  // which is no sampler
   for (const MenuName& m : samplers_of_menu)
     if (small_letters(name) == m.alias) return {m.name, ""};
   if (is_sampler(name)) return {name, ""};

@@ -1,0 +1,163 @@
+// What is too much, and disks that fail: it is told, and jobs end all the same.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "apps/server/tasks.h"
+#include "io/safetensors.h"
+#include "support/test_server.h"
+
+namespace ebb::testing {
+namespace {
+
+using nlohmann::json;
+
+json small(const json& changes = {}) {
+  json out = {{"prompt", "a fox"}, {"size", "64"}, {"steps", 2}};
+  if (changes.is_object()) out.update(changes);
+  return out;
+}
+
+server::JobImage image_of(int64_t index) {
+  server::JobImage out;
+  out.index = index;
+  return out;
+}
+
+}  // namespace
+
+TEST(server_disk, folder_of_jobs_that_cannot_be_written__the_job_ends_with_a_warning) {
+  Folder folder;
+  server::Queue q({}, folder / "jobs");
+  q.submit({});
+  const auto job = q.next();
+  std::filesystem::remove_all(folder / "jobs");
+  put_file(folder / "jobs", "x");
+  q.encoding(*job);
+  q.finish(*job, server::JobStatus::completed);
+  q.encoded(*job, image_of(0));
+  q.encoded(*job, {});  // which is once too often
+  const auto view = *q.find(job->id);
+  EXPECT_EQ(view.status, server::JobStatus::completed);
+  ASSERT_EQ(view.warnings.size(), 1u);
+  EXPECT_NE(view.warnings[0].find("behind a restart"), std::string::npos) << view.warnings[0];
+}
+
+TEST(server_disk, job_that_cannot_be_kept__507) {
+  Folder folder;
+  std::filesystem::create_directories(folder / "out");
+  put_file(folder / "out/.jobs", "x");
+  TestServer s(folder.path());
+  const auto a = s.post("/ebb/v1/jobs", small());
+  EXPECT_EQ(a.status, 507) << a.body;
+  EXPECT_EQ(a.json()["error"]["code"], "cannot_keep");
+}
+
+TEST(server_disk, picture_that_is_missing__is_the_first_one_behind_a_restart) {
+  Folder folder;
+  {
+    server::Queue q({}, folder / "jobs");
+    server::JobSpec spec;
+    spec.flags.n = 3;
+    q.submit(spec);
+    const auto job = q.next();
+    q.encoding(*job), q.encoding(*job);
+    q.encoded(*job, image_of(1));  // before the picture 0
+  }
+  server::Queue q({}, folder / "jobs");
+  ASSERT_EQ(q.waiting().size(), 1u);
+  EXPECT_EQ(q.next()->done_before, 0);
+}
+
+TEST(server_queue, finished_jobs__are_bounded) {
+  server::QueueLimits limits;
+  limits.known = 3;
+  server::Queue q(limits, "");
+  for (int i = 0; i < 8; ++i) {
+    q.submit({});
+    q.finish(*q.next(), server::JobStatus::completed);
+  }
+  EXPECT_EQ(q.all().size(), 3u);
+}
+
+TEST(server_tasks, task_that_throws__is_told_and_the_next_one_runs) {
+  bool ran = false;
+  ::testing::internal::CaptureStderr();
+  server::Tasks tasks(1);
+  tasks.add([] { throw Error("no room"); });
+  tasks.add([&] { ran = true; });
+  tasks.finish();
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("no room"), std::string::npos);
+  EXPECT_TRUE(ran);
+}
+
+TEST(server_stream, pictures_larger_than_the_limit__all_arrive) {
+  Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.limits.stream_bytes = 100; });
+  const json body = {{"prompt", "fox"}, {"size", "256x256"}, {"stream", true}, {"n", 3}};
+  Wire wire(s.port());
+  wire.send(http_request("POST", "/v1/images/generations", body.dump()));
+  while (wire.more()) {
+  }
+  size_t completed = 0;
+  for (size_t at = 0;
+       (at = wire.read.find("event: image_generation.completed", at)) != std::string::npos;)
+    ++completed, ++at;
+  EXPECT_EQ(completed, 3u) << wire.read.substr(0, 500);
+}
+
+TEST(server_stream, queue_is_full__429_and_no_stream) {
+  Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.queue.jobs = 0; });
+  EXPECT_EQ(s.post("/v1/images/generations", {{"prompt", "fox"}, {"stream", true}}).status, 429);
+}
+
+TEST(server_settings, path_behind_a_name__422) {
+  Folder folder;
+  std::filesystem::create_directories(folder / "loras");
+  const std::vector<io::NamedTensor> tensors = {
+      {"lora_unet_x.lora_up.weight", Tensor(DType::f32, {4, 2})},
+      {"lora_unet_x.lora_down.weight", Tensor(DType::f32, {2, 4})}};
+  io::write_safetensors(folder / "loras/known.safetensors", tensors);
+  TestServer s(folder.path(), 1,
+               [&](auto& o) { o.folders = {{.path = folder / "loras", .kind = {}}}; });
+  s.service().catalogue().wait_for_scan();
+  const auto status = [&](const json& lora) {
+    return s.post("/ebb/v1/jobs", small({{"lora", lora}})).status;
+  };
+  for (const char* good : {"known", "known:0.8", "known:0.8:0.5", "known:1:lbw=1,0,0"})
+    EXPECT_EQ(status(json::array({good})), 202) << good;
+  for (const char* bad : {"known:0.8;/etc/passwd:1", "known:x", "known:1:2:3",
+                          "known:", "known:1:lbw=1;/etc/passwd", "known:1;/etc/passwd:1:1"}) {
+    EXPECT_EQ(status(json::array({bad})), 422) << bad;
+    EXPECT_EQ(status(bad), 422) << bad;
+  }
+}
+
+TEST(server_settings, long_texts_and_lists__are_refused) {
+  Folder folder;
+  TestServer s(folder.path());
+  const auto status = [&](const json& changes) {
+    return s.post("/ebb/v1/jobs", small(changes)).status;
+  };
+  const std::string text(65537, 'x');
+  for (const char* name : {"prompt", "schedule_options", "sampler", "lora"})
+    EXPECT_EQ(status({{name, text}}), 413) << name;
+  EXPECT_EQ(status({{"lora", std::vector<std::string>(65, "x")}}), 422);
+  EXPECT_EQ(status({{std::string(2000, 'x'), 1}}), 422);
+  EXPECT_EQ(status({{"sampler", std::string(2000, 'x')}}), 400);
+}
+
+TEST(server_settings, pictures_that_would_be_too_large__422_with_the_numbers) {
+  Folder folder;
+  TestServer s(folder.path());
+  for (const auto& [name, value] : {std::pair{"hires", "4:latent"}, {"outpaint", "16000,0,0,0"}}) {
+    const auto a = s.post("/ebb/v1/jobs", small({{"size", "4096x4096"}, {name, value}}));
+    EXPECT_EQ(a.status, 422) << name;
+    EXPECT_NE(a.json()["error"]["message"].get<std::string>().find("more than 67"),
+              std::string::npos)
+        << a.body;
+  }
+}
+
+}  // namespace ebb::testing
