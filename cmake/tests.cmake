@@ -16,9 +16,6 @@ set_source_files_properties(
   ${support}/program.cpp PROPERTIES COMPILE_DEFINITIONS
   "EBB_PROGRAM=\"$<TARGET_FILE:ebb>\";EBB_RANK_PROGRAM=\"$<TARGET_FILE:rank_program>\"")
 
-set(EBB_TEST_COMPILER "" CACHE STRING
-    "Compiles the tests if it is set: clang++ takes half of GCC's time for them")
-
 function(ebb_test_program name engine)
   add_executable(${name} ${ARGN} ${support_sources})
   target_include_directories(${name} PRIVATE tests)
@@ -27,13 +24,6 @@ function(ebb_test_program name engine)
   target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
                                         nlohmann_json::nlohmann_json)
   ebb_precompile(${name} <gtest/gtest.h> <nlohmann/json.hpp>)
-  if(EBB_TEST_COMPILER)
-    # The language's compiler is one for all targets; the calling convention is the same.
-    set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER
-                          "${CMAKE_SOURCE_DIR}/cmake/compile_with;${EBB_TEST_COMPILER}")
-    target_compile_options(${name} PRIVATE -Wno-unknown-warning-option
-                                           -fpch-instantiate-templates)  # CMake does it for its own
-  endif()
   # For `ctest -R`, a process each; scripts/test runs them in a few processes instead.
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_FILTER "-cuda/*"
                        PROPERTIES ENVIRONMENT "${test_environment}" LABELS unit)
