@@ -15,6 +15,7 @@ if there is a figure for everything.
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -120,6 +121,7 @@ def report(args, case, gpu, found):
         line = {"bench": "ranks", "case": case, "side": name, "gpu": gpu, "gpus": gpus,
                 "ms": round(value, 4), "all_ms": [round(r["ms"], 4) for r in found[name, gpus]],
                 "scaling": round(scaling, 4), "memory_gb": round(memory, 3),
+                "link": os.environ.get("EBB_COLLECTIVES", "auto"),
                 "time": time.strftime("%Y-%m-%d")}
         with args.out.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line) + "\n")

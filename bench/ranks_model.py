@@ -56,7 +56,9 @@ def measured():
     """[(network, side, ranks, seconds on one, seconds)] of the lines, each with its machine's own
     time on one GPU."""
     lines = [json.loads(line) for line in (ROOT / "bench/results/ranks.jsonl").open()]
-    lines = [line for line in lines if line["bench"] == "ranks"]
+    # Over NCCL: copies were measured on two GPUs alone, which do not part B from L.
+    lines = [line for line in lines
+             if line["bench"] == "ranks" and line.get("link", "nccl") == "nccl"]
     one = {(line["case"], line.get("machine")): line["ms"] for line in lines
            if line["side"] == "ebb" and line["gpus"] == 1}
     return [(line["case"], line["side"].split(", ")[1], line["gpus"],

@@ -16,9 +16,6 @@ set_source_files_properties(
   ${support}/program.cpp PROPERTIES COMPILE_DEFINITIONS
   "EBB_PROGRAM=\"$<TARGET_FILE:ebb>\";EBB_RANK_PROGRAM=\"$<TARGET_FILE:rank_program>\"")
 
-set(EBB_TEST_COMPILER "" CACHE STRING
-    "Compiles the tests if it is set: clang++ takes half of GCC's time for them")
-
 function(ebb_test_program name engine)
   add_executable(${name} ${ARGN} ${support_sources})
   target_include_directories(${name} PRIVATE tests)
@@ -27,13 +24,6 @@ function(ebb_test_program name engine)
   target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
                                         nlohmann_json::nlohmann_json)
   ebb_precompile(${name} <gtest/gtest.h> <nlohmann/json.hpp>)
-  if(EBB_TEST_COMPILER)
-    # The language's compiler is one for all targets; the calling convention is the same.
-    set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER
-                          "${CMAKE_SOURCE_DIR}/cmake/compile_with;${EBB_TEST_COMPILER}")
-    target_compile_options(${name} PRIVATE -Wno-unknown-warning-option
-                                           -fpch-instantiate-templates)  # CMake does it for its own
-  endif()
   # For `ctest -R`, a process each; scripts/test runs them in a few processes instead.
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_FILTER "-cuda/*"
                        PROPERTIES ENVIRONMENT "${test_environment}" LABELS unit)
@@ -138,6 +128,9 @@ if(Python3_FOUND AND NOT EBB_SANITIZE)
   ebb_check(format)
   ebb_check(docs)
   ebb_check(python_pages)
+  add_test(NAME tools.box
+           COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/box/box_test.py)
+  set_tests_properties(tools.box PROPERTIES SKIP_RETURN_CODE 77)
   ebb_check(sampler_pages --ebb $<TARGET_FILE:ebb>)
   ebb_check(headers --compiler ${CMAKE_CXX_COMPILER} --include ${CMAKE_BINARY_DIR}/generated
             --include ${CMAKE_SOURCE_DIR}/include)

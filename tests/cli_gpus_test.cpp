@@ -36,15 +36,17 @@ nlohmann::json plan_of(const std::string& flags) {
 }
 
 TEST(cli_gpus, explain_ranks__says_what_is_sent) {
-  const auto whole = plan_of("--ranks 4"), alone = plan_of("");
+  const auto whole = plan_of("--ranks 4 --shard none"), alone = plan_of("");
   EXPECT_FALSE(alone.contains("sent_bytes"));
   const double sent = whole["sent_bytes"];
   EXPECT_GT(sent, 0);
   // of gradients: the norm, losses and the factor that clips are a few numbers
-  EXPECT_NEAR(plan_of("--ranks 4 --reduce-dtype bf16")["sent_bytes"].get<double>() / sent, 0.5,
-              0.01);
+  EXPECT_NEAR(
+      plan_of("--ranks 4 --shard none --reduce-dtype bf16")["sent_bytes"].get<double>() / sent, 0.5,
+      0.01);
   // weights in f32 are gathered: once, or twice
   EXPECT_NEAR(plan_of("--ranks 4 --shard optimizer")["sent_bytes"].get<double>() / sent, 1, 0.01);
+  EXPECT_EQ(plan_of("--ranks 4"), plan_of("--ranks 4 --shard optimizer"));
   const auto weights = plan_of("--ranks 4 --shard weights");
   EXPECT_GT(weights["sent_bytes"].get<double>() / sent, 1.3);
   EXPECT_LT(weights["source_bytes"].get<double>(), alone["source_bytes"].get<double>() / 2);

@@ -28,6 +28,36 @@ TEST_F(cli_train_checkpoint, adapter_that_is_stopped_and_goes_on__has_the_same_b
                       folder_ / "twice/state-00000004.safetensors");
 }
 
+TEST_F(cli_train_checkpoint, run_with_lists_of_captions_and_prefetched_batches__goes_on) {
+  const std::string folder = data();
+  std::string lines;
+  for (int i = 0; i < 3; ++i) {
+    std::filesystem::remove(str(folder, "/", i, ".txt"));
+    lines += str(R"({"file_name": ")", i, R"(.png", "text": ["fox )", i, R"(", "snow", "a fox"]})",
+                 "\n");
+  }
+  put_file(folder + "/metadata.jsonl", lines);
+  const std::string flags = str(adapter, "--caption-dropout 0.2 --batch 2 ");
+  const auto line = [&](const std::string& out, const std::string& more) {
+    return train_from(whole(), folder, out, flags + more);
+  };
+  const std::string why = "batches are made between steps, not during them: ";
+  const Output once = run_program(line("once", "--steps 5"));
+  ASSERT_EQ(once.code, 0) << once.text;
+  EXPECT_EQ(once.text.find(why), std::string::npos) << once.text;
+  ASSERT_EQ(run_program(line("twice", "--steps 2")).code, 0);
+  const Output on = run_program(str("train --resume --steps 5 --out ", folder_ / "twice"));
+  ASSERT_EQ(on.code, 0) << on.text;
+  // without memory for what encoders made, nothing is prefetched
+  const Output plain = run_program(line("plain", "--steps 5 --cache 0"));
+  ASSERT_EQ(plain.code, 0) << plain.text;
+  EXPECT_NE(plain.text.find(why + "latents and text states do not fit"), std::string::npos)
+      << plain.text;
+  for (const std::string file : {"state-00000005.safetensors", "model-00000005.safetensors"})
+    for (const std::string run : {"twice/", "plain/"})
+      expect_same_tensors(folder_ / ("once/" + file), folder_ / (run + file));
+}
+
 TEST_F(cli_train_checkpoint, adapter_in_a_picture__is_that_of_merged_weights) {
   ASSERT_EQ(run_program(train("run", str(adapter, "--steps 3 --save-dtype f32"))).code, 0);
   const std::string merged = folder_ / "merged.safetensors", lora = model("run", 3);
@@ -228,6 +258,7 @@ TEST_F(cli_train_checkpoint, captions_that_are_cut_while_shuffled__are_told_once
   for (int i = 0; i < 3; ++i) put_file(str(folder, "/", i, ".txt"), tags);
   const Output out = run_program(line);
   ASSERT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("not during them: --shuffle-tags makes"), std::string::npos) << out.text;
   const size_t at = out.text.find("captions are cut after 75 tokens");
   ASSERT_NE(at, std::string::npos) << out.text;
   EXPECT_EQ(out.text.find("captions are cut", at + 1), std::string::npos) << out.text;

@@ -122,7 +122,7 @@ TEST(side_stream_waits, steps_that_touch_the_same_memory__wait_for_the_last_such
             (Waits{{}, {}, {0, 1}}));
 }
 
-TEST(side_stream_waits, cooperative_kernels__begin_when_no_collective_runs) {
+TEST(side_stream_waits, kernels_that_run_alone__begin_when_no_collective_runs) {
   static const char memory[40] = {};
   const auto part = [](int i) { return Touched::Range{memory + 10 * i, memory + 10 * i + 10}; };
   const Touched sum{{part(0)}, {part(0)}, SideStream::collectives};

@@ -25,8 +25,9 @@ class RankGroup {
 
 // The collectives of a rank, on tensors in its device's memory. All ranks call the same ones in the
 // same order, with equal counts and dtypes. Each enqueues its work where the device's kernels go
-// and returns. Sums have an order of their own, which is the same every time on the same ranks; of
-// 16 bits they are rounded to the dtype at least once (docs/many-gpus.md).
+// and returns; a caller on several streams orders them by events. Sums have an order of their own,
+// which is the same every time on the same ranks; of 16 bits they are rounded to the dtype at least
+// once (docs/many-gpus.md).
 class Communicator {
  public:
   struct Operand {
@@ -43,6 +44,9 @@ class Communicator {
   // What has gone wrong with the link while collectives run, in its library's words; "": nothing.
   // Any thread may ask: the one that waits for a collective may wait for ever.
   virtual std::string fault() const { return ""; }
+  // Whether collectives hold thread blocks on the device until other ranks' run. Kernels whose
+  // thread blocks wait for each other may then not start beside them.
+  virtual bool occupies_device() const { return true; }
   // out = the sum of all ranks' in. May be in place. f32, bf16, f16.
   virtual void all_reduce(std::span<const Operand> operands) = 0;
   // in: ranks x count elements; out = row `rank` of the sum. f32, bf16, f16.

@@ -53,6 +53,15 @@ void check_scale(const TensorEntry& weight, const TensorEntry& scale, const std:
 
 }  // namespace
 
+std::string why_not_read(const TensorEntry& e, const HasTensor& has) {
+  constexpr const char* zero_point = "weight_zero_point";
+  if (is_int8(e.file_dtype) && has(beside(e.name, "comfy_quant")))
+    return "ComfyUI may have rotated it, as the comfy_quant beside it says";
+  if ((is_int8(e.file_dtype) || is_fp8(e.file_dtype)) && has(beside(e.name, zero_point)))
+    return str("asymmetric: a ", zero_point, " is beside it");
+  return "";
+}
+
 void take_scales(std::vector<TensorEntry>& entries, const std::vector<std::string>& files) {
   std::map<std::string, const TensorEntry*> by_name;
   bool any = false;
@@ -61,13 +70,16 @@ void take_scales(std::vector<TensorEntry>& entries, const std::vector<std::strin
     any = any || is_fp8(e.file_dtype) || is_int8(e.file_dtype);
   }
   if (!any) return;
+  const auto has = [&](const std::string& name) { return by_name.contains(name); };
   std::set<std::string> taken;
   for (TensorEntry& e : entries) {
     const std::string& file = files.at(e.shard);
     if (e.name.ends_with("scaled_fp8")) taken.insert(e.name);
-    // integers that ComfyUI made may have been rotated before, as its note beside them says
-    if (is_int8(e.file_dtype) && by_name.contains(beside(e.name, "comfy_quant"))) continue;
     if (!is_fp8(e.file_dtype) && !is_int8(e.file_dtype)) continue;
+    if (!why_not_read(e, has).empty()) {
+      e.dtype.reset();
+      continue;
+    }
     for (const char* suffix : {"scale_weight", "weight_scale"}) {
       const auto scale = by_name.find(beside(e.name, suffix));
       if (scale == by_name.end()) continue;

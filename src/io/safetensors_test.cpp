@@ -362,28 +362,6 @@ TEST(safetensors_index, shards__open_as_one) {
   EXPECT_EQ(file.files().size(), 2u);
 }
 
-TEST(int8, scale_beside_a_weight__multiplies_it) {
-  const Folder folder;
-  const auto of = [&](const std::string& beside) {
-    const float scales[] = {2, 0.5f};
-    std::string bytes = "\x01\x7f\xff\x80";
-    bytes.append(reinterpret_cast<const char*>(scales), sizeof scales);
-    put_file(
-        folder / "m.safetensors",
-        file_text(R"({"l.weight":)" + entry("I8", "[2,2]", "[0,4]") + beside + "}", 0) + bytes);
-    return TensorFile::open(folder / "m.safetensors");
-  };
-  const std::string scale = R"(,"l.weight_scale":)" + entry("F32", "[2]", "[4,12]");
-  const Tensor t = of(scale).load("l.weight");
-  EXPECT_EQ(std::vector<float>(t.span<float>().begin(), t.span<float>().end()),
-            (std::vector<float>{2, 254, -0.5f, -64}));
-  expect_error([&] { of(R"(,"k.weight":)" + entry("F32", "[2]", "[4,12]")).load("l.weight"); },
-               "cannot be loaded (I8)");
-  expect_error(
-      [&] { of(scale + R"(,"l.comfy_quant":)" + entry("U8", "[0]", "[12,12]")).load("l.weight"); },
-      "cannot be loaded (I8)");
-}
-
 // The index names scales as it does weights; a scale may be in another shard.
 TEST(safetensors_index, scales_of_fp8__are_taken_from_any_shard) {
   const Folder folder;

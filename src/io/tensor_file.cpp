@@ -214,8 +214,11 @@ Tensor TensorFile::load(const std::string& name) const { return load(find(name))
 
 Tensor TensorFile::load(const TensorEntry& e) const {
   const Shard& shard = *shards_.at(e.shard);
-  require(e.dtype.has_value(), "safetensors: tensor '", e.name, "' has a dtype that cannot be ",
-          "loaded (", e.file_dtype, ")  ", shard.file.name());
+  if (!e.dtype) {
+    const std::string why = why_not_read(e, [&](const std::string& n) { return contains(n); });
+    fail("safetensors: tensor '", e.name, "' has a dtype that cannot be loaded (", e.file_dtype,
+         why.empty() ? "" : ", ", why, ")  ", shard.file.name());
+  }
   if (as_stored(e)) {
     Tensor out(*e.dtype, e.shape);
     shard.read(e.begin, {static_cast<uint8_t*>(out.raw()), static_cast<size_t>(out.bytes())});

@@ -2,6 +2,7 @@
 // itself.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ const FileDType* find_file_dtype(std::string_view name);  // null: there is none
 // The file's name of a dtype of ours: "BF16".
 std::string_view safetensors_dtype(DType dtype);
 
+using HasTensor = std::function<bool(const std::string& name)>;
+// Of weights in fp8 and int8 whose numbers a scale alone does not give: why; "" of all others.
+std::string why_not_read(const TensorEntry& entry, const HasTensor& has);
 // Gives weights in fp8 and int8 the scales that stand beside them, and takes what says how they
 // were made out of the list: ComfyUI's `scale_weight` and `scaled_fp8`, `weight_scale` and
 // `comfy_quant`. Both may be in different ones of `files`. Throws Error for scales that do not fit.

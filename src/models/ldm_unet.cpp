@@ -77,6 +77,20 @@ LdmUnetConfig smaller_xl(std::vector<int64_t> input_depths, std::vector<int64_t>
   return c;
 }
 
+// That of the model that comes with ebb (docs/model-in-the-box.md); its file says its side.
+LdmUnetConfig in_the_box() {
+  LdmUnetConfig c;
+  c.unet.model_channels = 128;
+  c.unet.channel_mult = {1, 2};
+  c.unet.num_res_blocks = 1;
+  c.unet.input_depths = {1, 0};
+  c.unet.output_depths = {0, 0, 1, 1};
+  c.unet.num_heads = 0;
+  c.unet.num_head_channels = 64;
+  c.unet.context = 128;
+  return c;
+}
+
 LdmUnetConfig beside(LdmUnetConfig c, int64_t extra_channels) {
   c.unet.extra_channels = extra_channels;
   return c;
@@ -103,6 +117,7 @@ std::vector<Preset> presets() {
        smaller_xl({0, 0, 2, 2, 4, 4}, {4, 4, 10, 2, 1, 1, 0, 0, 0})},
       {"segmind_vega", "Segmind-Vega, a smaller Stable Diffusion XL",
        smaller_xl({0, 0, 1, 1, 2, 2}, {2, 2, 2, 1, 1, 1, 0, 0, 0})},
+      {"box", "the model that comes with ebb, 12.6 M parameters", in_the_box()},
   };
 }
 

@@ -30,8 +30,8 @@ std::string hash_of(const train::Captioned& data, bool captions) {
   uint64_t h = 0;
   for (const train::CaptionedPicture& p : data.pictures) {
     h = splitmix64(h ^ p.hash);
-    for (const std::string& caption : p.captions)
-      if (captions) h = splitmix64(h ^ fnv1a(caption));
+    if (captions)
+      for (const std::string& caption : p.captions) h = splitmix64(h ^ fnv1a(caption));
     h = splitmix64(h ^ static_cast<uint64_t>(p.repeats));
   }
   return str(h);

@@ -7,11 +7,13 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "core/host_memory.h"
 #include "diffusion/loss.h"
 #include "pipeline/finetune_metadata.h"
 #include "pipeline/loras.h"
 #include "pipeline/text_in_loss.h"
 #include "train/loader.h"
+#include "train/state.h"
 
 namespace ebb {
 namespace {
@@ -23,6 +25,13 @@ void check_conditions(const LoadedModel& m, const std::string& file) {
             "' beside captions, which training does not give yet  ", file);
 }
 
+// Bytes of latents and text states that stay in memory: as many MiB as are asked for, but at most
+// half of what training leaves of the machine's memory.
+int64_t cache_memory(const nn::Weights& weights, int64_t mebibytes) {
+  const int64_t left = free_host_memory() - train::training_bytes(weights);
+  return std::clamp<int64_t>(left / 2 >> 20, 0, mebibytes) << 20;
+}
+
 }  // namespace
 
 Finetune::Finetune(FinetuneRequest request, const Context& context)
@@ -30,7 +39,7 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
       c_(request_.train),
       f_(request_.config),
       parts_(open_checkpoint(request_)),
-      cache_({.folder = cache_folder(request_), .say = request_.say, .memory = c_.cache << 20}),
+      cache_({.folder = cache_folder(request_), .say = request_.say}),
       writer_(request_) {
   check_conditions(parts_.denoiser, c_.model);
   keep(f_.base, hash_text(*parts_.denoiser.weights), "the checkpoint", c_.model);
@@ -38,6 +47,7 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
   const TextForm form = f_.trains("text_encoder") ? TextForm::tokens : TextForm::states;
   texts_ = of_training([&] { return std::make_unique<TrainTexts>(parts_, context, cache_, form); });
   read_weights();
+  cache_.set_memory(cache_memory(weights_, c_.cache));
   keep(f_.base_encoders, str(fnv1a(latents_->settings()), ' ', fnv1a(texts_->settings())),
        "the autoencoder or a text encoder", c_.model);
   pictures_ = read_train_pictures(request_, cache_.folder());
@@ -150,7 +160,7 @@ void Finetune::add_latents(NamedTensors& to, int64_t row, int64_t picture, int64
 void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image) {
   const auto k = static_cast<size_t>(picture);
   const std::string caption =
-      train::caption_of(train::drawn_caption(pictures_.data.pictures[k].captions, c_.seed, image),
+      train::caption_of(train::pick_caption(pictures_.data.pictures[k].captions, c_.seed, image),
                         f_.caption_options(), c_.seed, image);
   const bool kept = !f_.shuffle_tags || caption.empty(), none_cut = texts_->cut().count == 0;
   for (const auto& [name, value] : texts_->of(caption, pictures_.fits[k].bucket, kept)) {
@@ -210,6 +220,16 @@ std::vector<Graph> Finetune::losses() {
   return out;
 }
 
+// Why batches cannot be made while the step before runs, on another thread: encoders may have to
+// run for them. "": they can.
+std::string Finetune::prefetch_obstacle() const {
+  if (f_.shuffle_tags) return "--shuffle-tags makes other captions each time";
+  if (cache_.holds_all()) return "";
+  return str("latents and text states do not fit into ", cache_.memory() >> 20,
+             " MiB of memory (the smaller of --cache ", c_.cache,
+             " and half of what training leaves free)");
+}
+
 train::TrainJob Finetune::job() {
   std::vector<Graph> all = losses();
   train::TrainJob out{.config = c_, .info = {}, .loss = std::move(all.front()), .batches = {}};
@@ -226,11 +246,12 @@ train::TrainJob Finetune::job() {
   out.given = std::move(given_);
   out.rates = rates();
   out.data = str(pictures_.data.pictures.size(), " pictures  ", c_.data);
-  out.batches = [this](int64_t first) -> train::NextBatch {
-    // an encoder may have to run again, which is for the thread that trains
-    if (f_.shuffle_tags || !cache_.holds_all())
-      return [this, next = first]() mutable { return batch(next++); };
-    return train::batches_ahead([this](int64_t number) { return batch(number); }, first);
+  const std::string obstacle = prefetch_obstacle();
+  if (!obstacle.empty())
+    request_.say(str("batches are made between steps, not during them: ", obstacle));
+  out.batches = [this, ahead = obstacle.empty()](int64_t first) -> train::NextBatch {
+    if (!ahead) return [this, next = first]() mutable { return batch(next++); };
+    return train::prefetched_batches([this](int64_t number) { return batch(number); }, first);
   };
   out.write_model = [this](const std::string& path, const train::TrainState& state,
                            const std::map<std::string, std::string>& metadata) {

@@ -28,6 +28,7 @@ class Finetune final : public CheckpointTraining {
   std::optional<std::string> name_in_loss(const CheckpointWeight& weight) const;
   void encode_all();
   std::vector<Graph> losses();
+  std::string prefetch_obstacle() const;
   NamedTensors batch(int64_t number);
   void add_latents(NamedTensors& to, int64_t row, int64_t picture, int64_t image);
   void add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image);

@@ -68,22 +68,24 @@ bool TensorCache::read(const std::string& text, NamedTensors& out) const {
 NamedTensors TensorCache::get(const std::string& text, const std::function<NamedTensors()>& make) {
   if (const auto held = held_.find(text); held != held_.end()) return held->second;
   NamedTensors out;
-  if (read(text, out)) {
-    hold(text, out);
-    return out;
+  if (!read(text, out)) {
+    out = make();
+    write(text, out);
   }
-  out = make();
-  if (made_++ == 0) io::make_folder(options_.folder, "cache_dir");
-  std::vector<io::NamedTensor> tensors;
-  for (const auto& [name, t] : out) tensors.push_back({name, t});
-  io::write_safetensors(file_of(text), tensors, {{text_key, text}, {sum_key, checksum(out)}});
   hold(text, out);
   return out;
 }
 
+void TensorCache::write(const std::string& text, const NamedTensors& tensors) {
+  if (made_++ == 0) io::make_folder(options_.folder, "cache_dir");
+  std::vector<io::NamedTensor> all;
+  for (const auto& [name, t] : tensors) all.push_back({name, t});
+  io::write_safetensors(file_of(text), all, {{text_key, text}, {sum_key, checksum(tensors)}});
+}
+
 void TensorCache::hold(const std::string& text, const NamedTensors& tensors) {
-  int64_t bytes = 0;
-  for (const auto& [name, t] : tensors) bytes += t.bytes();
+  auto bytes = std::ssize(text);
+  for (const auto& [name, t] : tensors) bytes += std::ssize(name) + t.bytes();
   if (held_bytes_ + bytes > options_.memory) {
     holds_all_ = false;
     return;

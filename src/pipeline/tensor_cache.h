@@ -19,7 +19,7 @@ class TensorCache {
   struct Options {
     std::string folder;                              // made with the first file
     std::function<void(std::string_view)> say = {};  // of files that are damaged and made again
-    int64_t memory = 0;  // bytes of tensors that stay in memory, at most
+    int64_t memory = 0;  // bytes of tensors and their texts that stay in memory, at most
   };
   // Throws Error where no file could be written.
   explicit TensorCache(Options options);
@@ -32,10 +32,13 @@ class TensorCache {
   int64_t made() const { return made_; }
   // Whether all that get() gave is in memory, so that it gives that again without a file.
   bool holds_all() const { return holds_all_; }
+  int64_t memory() const { return options_.memory; }
+  // For what get() gives from now on.
+  void set_memory(int64_t bytes) { options_.memory = bytes; }
 
  private:
   bool read(const std::string& text, NamedTensors& out) const;
-
+  void write(const std::string& text, const NamedTensors& tensors);
   void hold(const std::string& text, const NamedTensors& tensors);
 
   Options options_;

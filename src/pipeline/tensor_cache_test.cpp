@@ -34,7 +34,7 @@ TEST(tensor_cache, a_text_again__is_read) {
 
 TEST(tensor_cache, memory__holds_what_there_is_room_for) {
   const Folder folder;
-  TensorCache cache({.folder = folder / "cache", .memory = 30});  // two of 12 bytes
+  TensorCache cache({.folder = folder / "cache", .memory = 40});  // two of 12 bytes and their names
   const auto file = [&](const char* text) { return cache.file_of(text); };
   for (const char* text : {"one", "two"}) cache.get(text, numbers);
   EXPECT_TRUE(cache.holds_all());
@@ -47,6 +47,16 @@ TEST(tensor_cache, memory__holds_what_there_is_room_for) {
   cache.get("three", numbers);
   EXPECT_TRUE(std::filesystem::exists(file("three")));
   EXPECT_EQ(cache.made(), 4);
+}
+
+TEST(tensor_cache, texts__count_as_memory) {
+  const Folder folder;
+  TensorCache cache({.folder = folder / "cache"});
+  cache.set_memory(100);
+  cache.get("short", numbers);
+  EXPECT_TRUE(cache.holds_all());
+  cache.get(std::string(100, 'x'), numbers);
+  EXPECT_FALSE(cache.holds_all());
 }
 
 TEST(tensor_cache, damaged_files__are_made_again_with_a_word) {

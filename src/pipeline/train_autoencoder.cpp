@@ -195,7 +195,7 @@ train::TrainJob AutoencoderTraining::job() {
   out.given = std::move(given_);
   out.data = str(pictures_.data.pictures.size(), " pictures  ", c_.data);
   out.batches = [this](int64_t first) -> train::NextBatch {
-    return train::batches_ahead([this](int64_t number) { return this->batch(number); }, first);
+    return train::prefetched_batches([this](int64_t number) { return this->batch(number); }, first);
   };
   out.write_model = [this](const std::string& path, const train::TrainState& state,
                            const std::map<std::string, std::string>& metadata) {

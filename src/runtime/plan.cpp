@@ -196,6 +196,8 @@ std::vector<Touched> Plan::touched() const {
     const auto* begin = static_cast<const char*>(at);
     return Touched::Range{begin, begin + bytes};
   };
+  const Communicator* const c = device().communicator();
+  const bool occupied = c && c->occupies_device();  // while collectives run
   std::vector<Touched> all(steps_.size());
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& s = steps_[i];
@@ -207,7 +209,7 @@ std::vector<Touched> Plan::touched() const {
       all[i].writes.push_back(range(s.call.out[k], graph_.type(n.out[k]).bytes()));
     all[i].writes.push_back(range(s.call.workspace, s.program.workspace));
     all[i].side_stream = s.side_stream;
-    all[i].cooperative = s.kernel->cooperative;
+    all[i].alone = s.kernel->cooperative && occupied;
   }
   return all;
 }

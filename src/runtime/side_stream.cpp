@@ -17,7 +17,7 @@ bool meet(const std::vector<Touched::Range>& a, const std::vector<Touched::Range
 
 bool conflict(const Touched& a, const Touched& b) {
   return meet(a.writes, b.reads) || meet(a.reads, b.writes) || meet(a.writes, b.writes) ||
-         (a.side_stream == SideStream::collectives && b.cooperative);
+         (a.side_stream == SideStream::collectives && b.alone);
 }
 
 }  // namespace

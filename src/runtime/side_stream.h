@@ -30,15 +30,17 @@ struct Touched {
   };
   std::vector<Range> reads, writes;
   std::optional<SideStream> side_stream;
-  bool cooperative = false;  // see Kernel::cooperative
+  // Its kernel is cooperative (Kernel::cooperative), and collectives occupy the device
+  // (Communicator::occupies_device).
+  bool alone = false;
 };
 
 // By step: the steps on other side streams that must have ended before it starts, at most one of
 // each. Every stream runs its steps in order, and a step on a side stream starts after all that the
 // main stream was given before it. Of two steps that touch the same memory, one of them writing,
-// the first ends first. So does a collective before a cooperative kernel: its thread blocks would
-// wait for some that find no room beside the collective, and the collective for another rank where
-// it is the other way round.
+// the first ends first. So does a collective before a kernel that runs alone: its thread blocks
+// would wait for some that find no room beside the collective, and the collective for another rank
+// where it is the other way round.
 std::vector<std::vector<int32_t>> side_stream_waits(const std::vector<Touched>& steps);
 
 }  // namespace ebb

@@ -149,7 +149,7 @@ void check_captions(Captioned& all, const CaptionedOptions& options) {
   all.warnings.push_back(listed("pictures have no caption but the prefix", without));
 }
 
-void tell_empty(Captioned& all) {
+void warn_empty(Captioned& all) {
   std::vector<std::string> empty;
   for (const CaptionedPicture& p : all.pictures)
     if (p.captioned && std::ranges::find(p.captions, "") != p.captions.end())
@@ -170,7 +170,7 @@ Captioned open_captioned(const std::string& data, const CaptionedOptions& option
   }
   if (options.reads_captions) {
     check_captions(out, options);
-    tell_empty(out);
+    warn_empty(out);
   }
   examine(out, options);
   return out;
@@ -192,8 +192,7 @@ std::string caption_text(std::string_view text, const std::string& name) {
   return out;
 }
 
-std::vector<std::string> captions_in_json(std::string_view json, const std::string& subject) {
-  const auto j = parse_json(json);
+std::vector<std::string> captions_in_json(const nlohmann::json& j, const std::string& subject) {
   require(j.is_object(), "data: must be a JSON object  ", subject);
   for (const char* name : {"text", "caption"})
     if (const auto it = j.find(name); it != j.end()) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,6 @@ Captioned open_captioned(const std::string& data, const CaptionedOptions& option
 std::string caption_text(std::string_view text, const std::string& name);
 // The member `text` or `caption` of a JSON object, a text or a list of texts, each as
 // caption_text() gives it. Throws Error, naming `subject`, for other JSON.
-std::vector<std::string> captions_in_json(std::string_view json, const std::string& subject);
+std::vector<std::string> captions_in_json(const nlohmann::json& object, const std::string& subject);
 
 }  // namespace ebb::train

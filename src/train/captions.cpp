@@ -46,8 +46,8 @@ void check(const CaptionOptions& o) {
   require(o.keep == 0 || o.shuffle, "keep_tags: is for shuffle_tags (", o.keep, ")");
 }
 
-const std::string& drawn_caption(const std::vector<std::string>& captions, uint64_t seed,
-                                 int64_t image) {
+const std::string& pick_caption(const std::vector<std::string>& captions, uint64_t seed,
+                                int64_t image) {
   const RandomKey key{seed, static_cast<uint64_t>(image), 0, random_use("caption.draw")};
   return captions[random_block(key, 0)[0] % captions.size()];
 }

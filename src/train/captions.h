@@ -20,8 +20,8 @@ void check(const CaptionOptions& options);  // throws Error
 std::vector<std::string> tags_of(const std::string& caption);
 
 // Of several captions, the one that is read for an image.
-const std::string& drawn_caption(const std::vector<std::string>& captions, uint64_t seed,
-                                 int64_t image);
+const std::string& pick_caption(const std::vector<std::string>& captions, uint64_t seed,
+                                int64_t image);
 
 std::string caption_of(const std::string& caption, const CaptionOptions& options, uint64_t seed,
                        int64_t image);

@@ -17,12 +17,12 @@ TEST(caption_of, plain__is_the_caption_behind_the_prefix) {
   EXPECT_EQ(caption_of("", {.prefix = "photo"}, 1, 0), "photo");
 }
 
-TEST(drawn_caption, several__come_equally_often_by_seed_and_image) {
+TEST(pick_caption, several__come_equally_often_by_seed_and_image) {
   const std::vector<std::string> all = {"a", "b", "c"};
   std::map<std::string, int> count;
-  for (int64_t image = 0; image < 3000; ++image) ++count[drawn_caption(all, 5, image)];
+  for (int64_t image = 0; image < 3000; ++image) ++count[pick_caption(all, 5, image)];
   for (const std::string& c : all) EXPECT_NEAR(count[c], 1000, 130) << c;  // 5 deviations
-  EXPECT_EQ(drawn_caption({"one"}, 5, 7), "one");
+  EXPECT_EQ(pick_caption({"one"}, 5, 7), "one");
 }
 
 TEST(caption_of, shuffled_tags__keep_the_first_and_lose_none) {

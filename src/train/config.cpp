@@ -88,7 +88,7 @@ Split split_of(const TrainConfig& c, const RankGroup* ranks) {
   if (!ranks || ranks->ranks() == 1) return {};
   return {.ranks = ranks->ranks(),
           .rank = ranks->rank(),
-          .shard = parse_shard(c.shard),
+          .shard = parse_shard(c.shard, c.accumulation > 1),
           .sent = parse_dtype(c.reduce_dtype)};
 }
 

@@ -26,7 +26,7 @@ struct TrainConfig {
   double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
   std::string dtype = "auto", device = "auto", tune = "off", recompute = "off";
   int64_t threads = 0;
-  std::string gpus, shard = "none", reduce_dtype = "f32";
+  std::string gpus, shard = "auto", reduce_dtype = "f32";
   int64_t size = 0, channels = 0;
   std::string classes = "auto";
   int64_t limit = 0, cache = 8192;
@@ -75,7 +75,7 @@ struct TrainConfig {
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
     f("gpus", gpus, "train on so many GPUs of this machine, or on all (docs/many-gpus.md)");
-    f("shard", shard, "what several GPUs keep in parts, to save memory: none, optimizer, weights");
+    f("shard", shard, "what several GPUs keep in parts: auto, none, optimizer, weights");
     f("reduce_dtype", reduce_dtype, "of gradients that GPUs send each other: f32 or bf16");
     f("tune", tune, "fast or full: measure kernel candidates once per shape; off: presets");
     // ---- data
@@ -104,7 +104,7 @@ struct TrainConfig {
     f("schedule", schedule, rate_schedules());
     f("dtype", dtype, {"auto", "f32", "bf16"});
     f("tune", tune, {"off", "fast", "full"});
-    f("shard", shard, shard_names());
+    f("shard", shard, shard_choices());
     f("reduce_dtype", reduce_dtype, {"f32", "bf16"});
     f("classes", classes, {"auto", "none"});
   }

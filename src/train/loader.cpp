@@ -94,9 +94,9 @@ BatchLoader::BatchLoader(const Dataset& data, LoaderOptions options, int64_t fir
       [&data, options](int64_t step, const std::stop_token& stop) {
         return fill_batch(data, options, step, stop);
       },
-      AheadOptions{.first = first_step,
-                   .threads = threads,
-                   .depth = options.prefetch ? options.prefetch : threads + 1});
+      PrefetchOptions{.first = first_step,
+                      .threads = threads,
+                      .depth = options.prefetch ? options.prefetch : threads + 1});
 }
 
 Batch BatchLoader::next() { return batches_->next(); }
@@ -122,12 +122,12 @@ std::function<NextBatch(int64_t)> dataset_batches(const Dataset& data, const Tra
   };
 }
 
-NextBatch batches_ahead(std::function<NamedTensors(int64_t)> make, int64_t first) {
-  const auto all = std::make_shared<Ahead<NamedTensors>>(
+NextBatch prefetched_batches(std::function<NamedTensors(int64_t)> make, int64_t first) {
+  const auto all = std::make_shared<Prefetcher<NamedTensors>>(
       [make = std::move(make)](int64_t number, const std::stop_token&) {
         return std::optional(make(number));
       },
-      AheadOptions{.first = first});
+      PrefetchOptions{.first = first});
   return [all] { return all->next(); };
 }
 

@@ -7,10 +7,10 @@
 
 #include "base/seed.h"
 #include "core/tensor.h"
-#include "train/ahead.h"
 #include "train/augment.h"
 #include "train/config.h"
 #include "train/dataset.h"
+#include "train/prefetcher.h"
 
 namespace ebb::train {
 
@@ -57,7 +57,7 @@ class BatchLoader {
   Batch next();
 
  private:
-  std::optional<Ahead<Batch>> batches_;
+  std::optional<Prefetcher<Batch>> batches_;
 };
 
 // Of f32 [H,W,C], in place.
@@ -71,7 +71,7 @@ using NextBatch = std::function<NamedTensors()>;
 
 // make(first), make(first + 1), ...: each is made on another thread while the one before is trained
 // on. What `make` throws is thrown in place of its batch.
-NextBatch batches_ahead(std::function<NamedTensors(int64_t number)> make, int64_t first);
+NextBatch prefetched_batches(std::function<NamedTensors(int64_t number)> make, int64_t first);
 
 // Batches of a data set as inputs of a loss graph: images, labels, image (the index of the image in
 // the run) and augment. Of several ranks, each has the same share of every micro-batch. The data

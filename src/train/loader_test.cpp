@@ -205,8 +205,8 @@ TEST(loader, exception__comes_in_order_and_again) {
   expect_error([&] { loader.next(); }, "numbers: image cannot be read");
 }
 
-TEST(batches_ahead, batches__come_in_order_and_a_fault_in_its_place) {
-  const NextBatch next = batches_ahead(
+TEST(prefetched_batches, batches__come_in_order_and_a_fault_in_its_place) {
+  const NextBatch next = prefetched_batches(
       [](int64_t number) -> NamedTensors {
         require(number < 6, "numbers: no more (", number, ")");
         return {{"number", scalar_tensor(number)}};
@@ -216,9 +216,9 @@ TEST(batches_ahead, batches__come_in_order_and_a_fault_in_its_place) {
   expect_error([&] { next(); }, "numbers: no more (6)");
 }
 
-TEST(batches_ahead, the_next_batch__is_made_while_the_last_is_used) {
+TEST(prefetched_batches, the_next_batch__is_made_while_the_last_is_used) {
   std::atomic<int64_t> made = 0;
-  const NextBatch next = batches_ahead(
+  const NextBatch next = prefetched_batches(
       [&](int64_t number) -> NamedTensors {
         ++made;
         return {{"number", scalar_tensor(number)}};

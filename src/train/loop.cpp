@@ -468,7 +468,8 @@ TrainResult train(TrainJob job, const Context& context) {
   if (team.leads()) check_run_folder(job.config.out, job.config.resume, job.config.overwrite);
   team.check_equal(facts_of(job, context));
   if (team.alone() && job.hooks.log) {
-    if (job.config.shard != "none") job.hooks.log("shard: there is one device, which keeps all");
+    if (job.config.shard != "auto" && job.config.shard != "none")
+      job.hooks.log("shard: there is one device, which keeps all");
     if (job.config.reduce_dtype != "f32")
       job.hooks.log("reduce_dtype: there is one device, which sends no gradients");
   }

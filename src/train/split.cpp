@@ -27,10 +27,17 @@ const std::vector<std::string>& shard_names() {
   return names;
 }
 
-Shard parse_shard(const std::string& name) {
+Shard parse_shard(const std::string& name, bool accumulates) {
+  if (name == "auto") return accumulates ? Shard::none : Shard::optimizer;
   const size_t at = find_name(name, shard_names());
-  if (at == shard_names().size()) fail_unknown("shard: unknown value", name, shard_names());
+  if (at == shard_names().size()) fail_unknown("shard: unknown value", name, shard_choices());
   return static_cast<Shard>(at);
+}
+
+std::vector<std::string> shard_choices() {
+  std::vector<std::string> all = shard_names();
+  all.insert(all.begin(), "auto");
+  return all;
 }
 
 bool is_split(const Type& whole, const Split& split) {

@@ -18,7 +18,10 @@ enum class Shard : uint8_t {
   weights,    // the same, and they are gathered again for the backward pass
 };
 const std::vector<std::string>& shard_names();  // in the order of the enumerators
-Shard parse_shard(const std::string& name);     // throws Error
+std::vector<std::string> shard_choices();       // "auto", and those
+// auto: states in parts take less memory and their update less time, and no more is sent in a step;
+// but of every micro-batch where gradients accumulate, which whole ones send once. Throws Error.
+Shard parse_shard(const std::string& name, bool accumulates = false);
 
 struct Split {
   int64_t ranks = 1, rank = 0;

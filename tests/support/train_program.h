@@ -32,7 +32,11 @@ class TrainProgram : public GenerateProgram {
   }
   std::string train_of(const std::string& checkpoint, const std::string& out,
                        const std::string& flags) const {
-    return str("train --device cpu --model ", checkpoint, " --data ", data(),
+    return train_from(checkpoint, data(), out, flags);
+  }
+  std::string train_from(const std::string& checkpoint, const std::string& pictures,
+                         const std::string& out, const std::string& flags) const {
+    return str("train --device cpu --model ", checkpoint, " --data ", pictures,
                " --resolution 64 --bucket-min 32 --bucket-max 128 --bucket-step 32 --dtype f32 "
                "--seed 5 --out ",
                folder_ / out, " ", flags);

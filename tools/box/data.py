@@ -13,8 +13,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-PACKAGES = ("python3-fonttools", "python3-numpy", "python3-pil", "librsvg2-bin",
-            "fonts-noto-color-emoji", "unicode-cldr-core", "openclipart-svg")
+PROGRAMS = ("python3-fonttools", "python3-numpy", "python3-pil", "librsvg2-bin")
+SOURCES = ("fonts-noto-color-emoji", "unicode-cldr-core", "openclipart-svg")  # of pictures, texts
 SEED = 17
 HELD_NAMES = 0.04   # share of subjects that are never trained on
 HELD_PAIRS = 500    # nouns with a colour in which they are never shown
@@ -63,35 +63,47 @@ def described():
     return [s for s in out if not (s["key"] in keys or keys.add(s["key"]))]
 
 
+def picture_file(work, subject):
+    return work / f"{subject['key']}.png"
+
+
 def save_picture(work, subject, rgba):
-    """Adds what is known of its colour; None: nothing is to be seen."""
+    """What is kept in the work folder; nothing is saved where nothing is to be seen."""
+    from PIL import Image
+
+    import renditions
+    cut = None if rgba is None else renditions.trimmed(rgba)
+    if cut is None or max(cut.shape[:2]) > 12 * min(cut.shape[:2]):
+        return
+    target = picture_file(work, subject)
+    Image.fromarray(cut).save(target.with_suffix(".part"), "PNG")
+    target.with_suffix(".part").rename(target)
+
+
+def with_colour(work, subject):
+    """The subject with what its saved picture says of its colour; None: there is no picture."""
+    import numpy as np
     from PIL import Image
 
     import colours
     import renditions
-    cut = None if rgba is None else renditions.trimmed(rgba)
-    if cut is None or max(cut.shape[:2]) > 12 * min(cut.shape[:2]):
+    file = picture_file(work, subject)
+    if not file.exists():
         return None
-    look = colours.Dominant(cut)
-    fixed = subject["names"][0].startswith(("flag of", "keycap"))
-    out = {**subject, "one_colour": bool(look.one_colour()) and not fixed, "colour": None}
-    if out["one_colour"]:
-        out["colour"] = look.word()
-    target = work / f"{subject['key']}.png"
-    Image.fromarray(cut).save(target.with_suffix(".part"), "PNG")
-    target.with_suffix(".part").rename(target)
-    return out
+    look = colours.Dominant(np.array(Image.open(file).convert("RGBA")))
+    nouns = [renditions.noun_of(n) for n in subject["names"]]  # "blue" of "blue"
+    fixed = (subject["names"][0].startswith(("flag of", "keycap"))
+             or renditions.without_colours(nouns) != nouns)
+    one = bool(look.one_colour()) and not fixed
+    return {**subject, "one_colour": one, "colour": look.word() if one else None}
 
 
 def clip_subject(job):
     import clipart
     work, subject = job
-    facts = work / f"{subject['key']}.json"
-    if not facts.exists():
-        made = save_picture(work, subject, clipart.rendered(subject["path"]))
-        facts.with_suffix(".part").write_text(json.dumps(made))
-        facts.with_suffix(".part").rename(facts)
-    return json.loads(facts.read_text())
+    if not picture_file(work, subject).exists():
+        save_picture(work, subject, clipart.rendered(subject["path"]))
+    return with_colour(work, subject)
 
 
 def all_subjects(work, pool):
@@ -100,7 +112,8 @@ def all_subjects(work, pool):
     progress = Progress("emoji", len(emoji.names()))
     for i, (key, names, words, rgba) in enumerate(emoji.subjects()):
         subject = {"key": key, "names": names, "words": words, "style": "emoji"}
-        made = save_picture(work, subject, rgba)
+        save_picture(work, subject, rgba)
+        made = with_colour(work, subject)
         out += [made] if made else []
         progress.at(i + 1)
     drawings = described()
@@ -146,14 +159,13 @@ def renditions_of(job):
 
     import renditions
     work, subject, held = job
-    rgba = np.array(Image.open(work / f"{subject['key']}.png").convert("RGBA"))
+    rgba = np.array(Image.open(picture_file(work, subject)).convert("RGBA"))
     return list(renditions.made(subject, rgba, held, SEED))
 
 
 def said_in(pair, text):
-    noun, colour = pair
-    return (colour in text and noun in text and re.search(rf"\b{colour}\b", text)
-            and re.search(rf"\b{re.escape(noun)}\b", text))
+    """Whether the text has "blue apple", as words: "blue" alone may be of something else."""
+    return pair in text and re.search(rf"\b{re.escape(pair)}\b", text) is not None
 
 
 def write_set(folder, work, subjects, held, pool):
@@ -179,13 +191,13 @@ def write_lists(out, subjects, held, pairs, lines):
     import renditions
     trained = [s for s in subjects if s["key"] not in held]
     texts = {t for m in lines for t in m["text"]}
-    pairs = {n: c for n, c in pairs.items() if not any(said_in((n, c), t) for t in texts)}
+    pairs = sorted(f"{c} {n}" for n, c in pairs.items())
+    pairs = [p for p in pairs if not any(said_in(p, t) for t in texts)]
     names = sorted({n for s in trained for n in s["names"]})
     listed = {"names.txt": names,
               "held-out-names.txt": sorted({n for s in subjects if s["key"] in held
                                             for n in s["names"]} - set(names)),
-              "held-out-pairs.txt": sorted(renditions.with_article(f"{c} {n}")
-                                           for n, c in pairs.items())}
+              "held-out-pairs.txt": sorted(map(renditions.with_article, pairs))}
     for name, rows in listed.items():
         (out / name).write_text("".join(r + "\n" for r in rows))
         print(f"{name}: {len(rows)}", file=sys.stderr)
@@ -194,7 +206,7 @@ def write_lists(out, subjects, held, pairs, lines):
 
 
 def write_licences(out):
-    for package in PACKAGES[4:]:
+    for package in SOURCES:
         shutil.copy(f"/usr/share/doc/{package}/copyright", out / f"LICENCE.{package}")
 
 
@@ -202,12 +214,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="folder to make: train/, held-out/, lists, licences")
     parser.add_argument("--work", type=Path,
-                        help="folder of rendered drawings, kept; default OUT.work")
+                        help="folder of rendered drawings, kept and not rendered again; default "
+                             "OUT.work")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     args = parser.parse_args()
     if missing_packages():
         sys.exit("data.py: packages are missing; install them with\n  apt-get install "
-                 + " ".join(PACKAGES))
+                 + " ".join(PROGRAMS + SOURCES))
     if args.out.exists():
         sys.exit(f"data.py: is there already  {args.out}")
     work = args.work or args.out.with_name(args.out.name + ".work")

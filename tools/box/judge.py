@@ -2,7 +2,8 @@
 """Judges the model in the box by numbers: names recognised, colours obeyed, distances, neighbours.
 
   judge.py prompts DATA OUT            prompts.jsonl: 500 trained names, 200 unseen pairs
-  judge.py train DATA JUDGE.pt         a classifier of names, of the real pictures (needs PyTorch)
+  judge.py train DATA JUDGE.pt         a classifier of names, of the real pictures (needs PyTorch);
+                                       tested on drawings that it never saw, where a name has two
   judge.py sample PROMPTS OUT -- EBB   pictures of all prompts; EBB: a command line of ebb generate
   judge.py score DATA JUDGE.pt OUT     report.json and report.html of the samples in OUT
 """
@@ -27,11 +28,12 @@ import colours  # noqa: E402
 import renditions  # noqa: E402
 
 SIDE = 64  # pixels that the classifier sees
-TEST = "-1.webp"  # renditions that it is not trained on
+TEST = "-1.webp"  # renditions of the drawings that it is trained on, for a second test
 
 
 def lines_of(path):
-    return [json.loads(line) for line in open(path)]
+    with open(path) as file:
+        return [json.loads(line) for line in file]
 
 
 def nouns_of(data):
@@ -45,14 +47,29 @@ def nouns_of(data):
     return out
 
 
+def test_subjects(nouns):
+    """One of the subjects of each noun that has several: no rendition of it is trained on."""
+    of = {}
+    for key in sorted(nouns):
+        of.setdefault(nouns[key], []).append(key)
+    r = random.Random(17)
+    return {r.choice(keys) for _, keys in sorted(of.items()) if len(keys) > 1}
+
+
+def some(r, rows, count, what):
+    if len(rows) < count:
+        print(f"judge: only {len(rows)} of {count} {what} are there", file=sys.stderr)
+    return r.sample(rows, min(count, len(rows)))
+
+
 def write_prompts(args):
     r = random.Random(17)
     data, nouns = args.data, nouns_of(args.data)
     names = sorted({s["names"][0] for s in lines_of(data / "subjects.jsonl") if s["key"] in nouns})
     pairs = (data / "held-out-pairs.txt").read_text().split("\n")[:-1]
     rows = [{"kind": "name", "prompt": renditions.with_article(n), "noun": renditions.noun_of(n)}
-            for n in r.sample(names, 500)]
-    for pair in r.sample(pairs, 200):
+            for n in some(r, names, 500, "names")]
+    for pair in some(r, pairs, 200, "pairs"):
         words = pair.removeprefix("an ").removeprefix("a ").split()
         rows.append({"kind": "pair", "prompt": pair, "colour": words[0],
                      "noun": " ".join(words[1:])})
@@ -66,17 +83,24 @@ def sample(args):
     rows = [r for r in lines_of(args.prompts) if not (args.out / r["file"]).exists()]
     args.out.mkdir(parents=True, exist_ok=True)
     start = time.time()
+    threads = max((os.cpu_count() or 1) // args.jobs, 1)
 
     def one(row):
-        made = subprocess.run([*args.ebb, "--prompt", row["prompt"], "--seed", "1", "--out",
-                               str(args.out / row["file"])], capture_output=True, text=True)
-        if made.returncode != 0:
-            sys.exit(f"judge: {row['prompt']}: {made.stderr.strip()}")
+        made = subprocess.run([*args.ebb, "--threads", str(threads), "--prompt", row["prompt"],
+                               "--seed", "1", "--out", str(args.out / row["file"])],
+                              capture_output=True, text=True)
+        return f"{row['prompt']}: {made.stderr.strip()}" if made.returncode else ""
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        for i, _ in enumerate(pool.map(one, rows)):
-            left = (time.time() - start) / (i + 1) * (len(rows) - i - 1)
-            print(f"\r{i + 1} of {len(rows)}, {left:.0f} s left ", end="", file=sys.stderr)
+        try:
+            for i, error in enumerate(pool.map(one, rows)):
+                if error:
+                    sys.exit(f"\njudge: {error}")
+                left = (time.time() - start) / (i + 1) * (len(rows) - i - 1)
+                print(f"\r{i + 1} of {len(rows)}, {left:.0f} s left ", end="", file=sys.stderr)
+        except BaseException:  # an interrupt, too: what has not begun is not waited for
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     print(file=sys.stderr)
     (args.out / "prompts.jsonl").write_text(args.prompts.read_text())
 
@@ -120,10 +144,17 @@ def train(args):
     rows = [m for m in lines_of(args.data / "train/metadata.jsonl") if m["subject"] in nouns]
     x = torch.tensor(np.stack([pixels(args.data / "train" / m["file_name"]) for m in rows]))
     y = torch.tensor([names.index(nouns[m["subject"]]) for m in rows])
-    test = torch.tensor([m["file_name"].endswith(TEST) for m in rows])
-    print(f"{len(names)} names, {len(rows)} pictures, {int(test.sum())} of them for the test")
+    unseen = test_subjects(nouns)
+    of_unseen = torch.tensor([m["subject"] in unseen for m in rows])
+    of_seen = torch.tensor([m["file_name"].endswith(TEST) for m in rows]) & ~of_unseen
+    tests = {"unseen drawings": of_unseen, "other renditions of trained drawings": of_seen}
+    print(f"{len(names)} names, {len(rows)} pictures; for tests "
+          + ", ".join(f"{int(t.sum())} {what}" for what, t in tests.items())
+          + f"; {len(unseen)} names have a second drawing")
     net = network(len(names)).to(device)
-    xs, ys = x[~test], y[~test]
+    xs, ys = x[~of_unseen & ~of_seen], y[~of_unseen & ~of_seen]
+    if len(xs) < 128:
+        sys.exit(f"judge: the classifier needs at least 128 pictures to train on ({len(xs)})")
     batch, total = 128, args.epochs * (len(xs) // 128)
     optimiser = torch.optim.AdamW(net.parameters(), lr=2e-3, weight_decay=0.02)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-3, total_steps=total)
@@ -139,12 +170,12 @@ def train(args):
             optimiser.step()
             rate.step()
             step += 1
-        right = top5(net, x[test], y[test])
-        print(f"epoch {epoch + 1} of {args.epochs}: loss {loss.item():.2f}, held-out pictures in "
-              f"the first five {right.float().mean():.1%}, "
-              f"{(time.time() - start) / step * (total - step):.0f} s left", flush=True)
-    torch.save({"names": names, "weights": net.state_dict(), "top5": right.float().mean().item()},
-               args.judge)
+        right = {what: share_right(net, x[t], y[t]) for what, t in tests.items()}
+        said = [f"{what} {share:.1%}" for what, share in right.items() if share is not None]
+        print(f"epoch {epoch + 1} of {args.epochs}: loss {loss.item():.2f}, in the first five "
+              f"{', '.join(said)}, {(time.time() - start) / step * (total - step):.0f} s left",
+              flush=True)
+    torch.save({"names": names, "weights": net.state_dict(), "top5": right}, args.judge)
 
 
 def outputs(net, x):
@@ -159,8 +190,16 @@ def outputs(net, x):
     return tuple(torch.cat(p) for p in zip(*out))
 
 
-def top5(net, x, y):
-    return (outputs(net, x)[1].topk(5, 1).indices == y[:, None]).any(1)
+def first_five(guesses):
+    return guesses.topk(min(5, guesses.shape[1]), 1).indices
+
+
+def share_right(net, x, y):
+    """Of which the name is among the first five guesses; None: there are no pictures."""
+    if not len(x):
+        return None
+    first = first_five(outputs(net, x)[1])
+    return (first == y[:, None]).any(1).float().mean().item()
 
 
 # ---- scores --------------------------------------------------------------------------------
@@ -212,7 +251,7 @@ def neighbours_html(rows, out, train_rows, data, nearest):
 
 def score(args):
     import torch
-    kept = torch.load(args.judge)
+    kept = torch.load(args.judge, map_location="cpu")
     net = network(len(kept["names"]))
     net.load_state_dict(kept["weights"])
     rows = lines_of(args.out / "prompts.jsonl")
@@ -220,26 +259,33 @@ def score(args):
     features, guesses = outputs(net, x)
     names = [i for i, r in enumerate(rows) if r["kind"] == "name"]
     index = {n: i for i, n in enumerate(kept["names"])}
-    hit = [index.get(rows[i]["noun"], -1) in guesses[i].topk(5).indices.tolist() for i in names]
+    first = first_five(guesses).tolist()
+    hit = [index.get(rows[i]["noun"], -1) in first[i] for i in names]
     pairs = [r for r in rows if r["kind"] == "pair"]
     obeyed = [bool(hue_is(pixels(args.out / r["file"], 128), r["colour"])) for r in pairs]
     nouns = nouns_of(args.data)
     real = [m for m in lines_of(args.data / "train/metadata.jsonl") if m["subject"] in nouns]
     xr = torch.tensor(np.stack([pixels(args.data / "train" / m["file_name"]) for m in real]))
     fr = outputs(net, xr)[0].numpy()
+    held = [m["file_name"] for m in lines_of(args.data / "held-out/metadata.jsonl")]
+    fh = outputs(net, torch.tensor(np.stack(
+        [pixels(args.data / "held-out" / name) for name in held])))[0].numpy()
     fs = features.numpy()
     by_noun = {}
     for m, f in zip(real, fr):
         by_noun.setdefault(nouns[m["subject"]], []).append(f)
     means = np.stack([np.mean(by_noun[rows[i]["noun"]], 0) for i in names])
     shuffled = means[np.random.default_rng(17).permutation(len(means))]
-    some = names[::max(len(names) // 50, 1)][:50]
-    flat, flat_real = x[some].float().flatten(1), xr.float().flatten(1)
-    neighbours_html([rows[i] for i in some], args.out, real, args.data,
+    shown = names[::max(len(names) // 50, 1)][:50]
+    flat, flat_real = x[shown].float().flatten(1), xr.float().flatten(1)
+    neighbours_html([rows[i] for i in shown], args.out, real, args.data,
                     torch.cdist(flat, flat_real).argmin(1).tolist())
     report = {"judge_top5": kept["top5"], "names_recognised": float(np.mean(hit)),
               "colours_obeyed": float(np.mean(obeyed)),
-              "frechet": frechet(fs[names], fr),
+              # to the pictures of subjects that were never trained on; beside it what the training
+              # pictures have themselves
+              "frechet_held_out": frechet(fs[names], fh),
+              "frechet_held_out_of_training_pictures": frechet(fr, fh),
               "caption_distance": caption_distance(fs[names], means),
               "caption_distance_shuffled": caption_distance(fs[names], shuffled),
               "names": len(names), "pairs": len(pairs)}

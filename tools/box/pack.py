@@ -30,10 +30,22 @@ def read(path):
     return out, metadata
 
 
+def check_finite(name, given, stored, kind):
+    """Ends the program at the first number that the file would not have as it is."""
+    bad = np.flatnonzero(~np.isfinite(stored))
+    if len(bad):
+        sys.exit(f"pack.py: numbers must be finite in {kind} ({given.reshape(-1)[bad[0]]:g} is "
+                 f"element {bad[0]} of {name}, {len(bad)} of {given.size} are not)")
+
+
 def packed(name, x):
     """What the file has of a tensor: (name, dtype, array)."""
     if x.ndim < 2 or not name.endswith(".weight"):
-        return [(name, "F16", x.astype(np.float16))]
+        with np.errstate(over="ignore"):  # which is what is checked
+            half = x.astype(np.float16)
+        check_finite(name, x, half, "F16")
+        return [(name, "F16", half)]
+    check_finite(name, x, x, "F32")
     rows = x.reshape(len(x), -1)
     scale = (np.abs(rows).max(1) / 127).astype(np.float32)
     steps = np.where(scale > 0, scale, 1)[:, None]

@@ -1,6 +1,7 @@
 """Subjects in places, in colours and on backgrounds, with captions that say so."""
 
 import io
+import re
 import zlib
 
 import numpy as np
@@ -66,9 +67,15 @@ def noun_of(name):
     return " ".join(w for w in name.split() if w not in colours.WORDS) or name
 
 
+def without_colours(words):
+    """The keywords that name no colour: those of a drawing are not those of it in another one."""
+    return [w for w in words if not set(re.findall(r"[a-z]+", w.lower())) & set(colours.WORDS)]
+
+
 def texts(names, words, style, colour=None, background=None):
-    """Captions of one picture, of which training draws one each time."""
+    """Captions of one picture, of which training draws one each time; `colour`: painted in it."""
     out = []
+    words = without_colours(words) if colour else words
     behind = f" on {with_article(background + ' background')}" if background else ""
     for name in names:
         full = f"{colour} {noun_of(name)}" if colour else name

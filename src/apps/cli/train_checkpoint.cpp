@@ -79,7 +79,7 @@ void refuse_what_is_to_come(const std::vector<std::string>& words) {
   train::TrainConfig nothing;
   for (const Field& f : fields_to_come(nothing)) {
     const std::string flag = flag_of(f.name), value = flag_value(words, flag);
-    require(value.empty() || value == field_text(f), "train: ", flag,
+    require(value.empty() || value == field_text(f) || value == "none", "train: ", flag,
             " is not there for checkpoints ",
             "yet, only for networks that begin anew (--model NAME)");
   }

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/blocking.h"
 #include "backend/cuda/compiled_code.h"
+#include "backend/cuda/connect.h"
 #include "backend/cuda/error.h"
 #include "backend/cuda/generated/cluster_occupancy.h"
 #include "backend/cuda/nccl/communicator.h"
@@ -144,11 +145,14 @@ CudaDevice::CudaDevice(int index)
   require(has_compiled_code(), "cuda: this build has no code for compute capability ",
           properties.major, ".", properties.minor, " (", chip_.name, "), only for ",
           compiled_targets());
-  const auto make = [](cudaStream_t& s) {
-    check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "making a stream");
+  const auto make = [](cudaStream_t& s, int priority) {
+    check(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, priority), "making a stream");
   };
-  make(stream_);
-  for (cudaStream_t& s : side_streams_) make(s);
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+  make(stream_, least);
+  make(side_stream(SideStream::compute), least);
+  make(side_stream(SideStream::collectives), greatest);  // others wait for what it computes
   void* fault = nullptr;
   check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "allocating host memory");
   fault_ = new (fault) Fault{};
@@ -297,7 +301,7 @@ std::unique_ptr<Event> CudaDevice::record_event() {
 std::unique_ptr<Event> CudaDevice::on_side_stream(SideStream which,
                                                   const std::function<void()>& work) {
   const auto here = record_event();
-  const OnStream side(*this, side_streams_[static_cast<size_t>(which)]);
+  const OnStream side(*this, side_stream(which));
   wait(*here);
   work();
   return record_event();
@@ -306,6 +310,10 @@ std::unique_ptr<Event> CudaDevice::on_side_stream(SideStream which,
 void CudaDevice::wait(const Event& event) {
   check(cudaStreamWaitEvent(stream(), static_cast<const CudaEvent&>(event).event()),
         "waiting for other work");
+  finish_before_next();
+}
+
+void CudaDevice::finish_before_next() {
   if (OnStream* s = on_stream())
     s->started_ = false;
   else
@@ -329,20 +337,12 @@ void CudaDevice::run_loading(const std::function<void()>& work) {
   work();
 }
 
-// What can be connected before a graph records collectives, is.
 void CudaDevice::join(RankGroup& group) {
   require_here();
   check(cudaSetDevice(index_), "choosing the device");
   const RelaxedCapture relaxed;
   nccl::check_own_gpu(group, uuid_of(index_), str("GPU ", bus_id_of(index_), " of ", chip_.name));
-  communicator_ = nccl::communicator(nccl::library(), group, [this] { return stream(); });
-  const auto few = allocate(2 * group.ranks() * size_of(DType::f32));
-  auto* const in = static_cast<float*>(few->data());
-  const std::array one = {Communicator::Operand{.in = in, .out = in + group.ranks(), .count = 1}};
-  for (const auto collective : {&Communicator::all_reduce, &Communicator::reduce_scatter,
-                                &Communicator::all_gather, &Communicator::broadcast})
-    (communicator_.get()->*collective)(one);
-  synchronize();
+  communicator_ = connect(group, *this, bus_id_of(index_));
 }
 
 }  // namespace ebb::cuda

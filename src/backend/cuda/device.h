@@ -64,6 +64,9 @@ class CudaDevice final : public Device {
   // For each kernel that is enqueued, once: whether it may start while the one before it still
   // runs. The first behind a wait for another stream may not, nor the first of an OnStream.
   bool take_early_start();
+  // The next one may not.
+  void finish_before_next();
+  int index() const { return index_; }
   const Chip& chip() const { return chip_; }
   int capability() const { return chip_.capability; }
   int sm_count() const { return chip_.sm_count; }
@@ -74,7 +77,8 @@ class CudaDevice final : public Device {
 
  private:
   OnStream* on_stream() const;  // the calling thread's
-  void require_here() const;    // throws Error for a chip that is only described
+  cudaStream_t& side_stream(SideStream s) { return side_streams_[static_cast<size_t>(s)]; }
+  void require_here() const;  // throws Error for a chip that is only described
 
   Chip chip_;
   int index_ = -1;  // among the devices here; -1: it is only described

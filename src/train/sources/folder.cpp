@@ -1,5 +1,6 @@
 // A folder of pictures: the caption of a.jpg is a.txt, or the text of its line in a metadata.jsonl
-// of its folder, {"file_name": "a.jpg", "text": "..."} or {..., "text": ["...", "..."]}.
+// of its folder, {"file_name": "a.jpg", "text": "..."}. For `text` there may be
+// `caption`, and for a text a list of them.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -50,16 +51,16 @@ Files files_below(const std::string& root, const CaptionedOptions& options) {
   return out;
 }
 
-struct Said {
+struct MetadataLine {
   std::string name;                   // file_name
   std::vector<std::string> captions;  // text
-  std::string line;                   // "metadata.jsonl:3"
+  std::string place;                  // "metadata.jsonl:3"
 };
-using Captions = std::map<std::string, Said>;  // by the path of the picture
+using Captions = std::map<std::string, MetadataLine>;  // by the path of the picture
 
-std::string file_name_in(const nlohmann::json& object, const std::string& line) {
+std::string file_name_in(const nlohmann::json& object, const std::string& place) {
   const auto it = object.find("file_name");
-  require(it != object.end() && it->is_string(), "data: must have the text 'file_name'  ", line);
+  require(it != object.end() && it->is_string(), "data: must have the text 'file_name'  ", place);
   return it->get<std::string>();
 }
 
@@ -67,15 +68,14 @@ void read_metadata(const std::string& file, Captions& out) {
   std::istringstream lines(io::read_whole_file(file, "data", metadata_limit));
   int64_t number = 0;
   for (std::string text; std::getline(lines, text);) {
-    const std::string line = str(file, ':', ++number);
+    const std::string place = str(file, ':', ++number);
     if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
     const auto j = parse_json(text);
-    require(j.is_object(), "data: must be a JSON object  ", line);
-    const std::string name = file_name_in(j, line);
-    const fs::path path = (fs::path(file).parent_path() / name).lexically_normal();
-    const Said said{name, captions_in_json(text, line), line};
-    require(out.emplace(path.string(), said).second, "data: the picture has a caption already  ",
-            line);
+    std::vector<std::string> all = captions_in_json(j, place);
+    MetadataLine line{file_name_in(j, place), std::move(all), place};
+    const fs::path path = (fs::path(file).parent_path() / line.name).lexically_normal();
+    require(out.emplace(path.string(), std::move(line)).second,
+            "data: the picture has a caption already  ", place);
   }
 }
 
@@ -89,20 +89,21 @@ void list(const std::string& root, const CaptionedOptions& options, Captioned& o
   for (const std::string& picture : files.pictures) {
     CaptionedPicture p{.file = picture, .name = picture};
     const std::string text = fs::path(picture).replace_extension(".txt").string();
-    const auto said = captions.extract(fs::path(picture).lexically_normal().string());
+    const auto line = captions.extract(fs::path(picture).lexically_normal().string());
     const auto beside = std::ranges::lower_bound(files.others, text);
     const bool has_text = beside != files.others.end() && *beside == text;
-    require(!has_text || said.empty(), "data: has a caption in ", metadata_name, " and in ", text,
+    require(!has_text || line.empty(), "data: has a caption in ", metadata_name, " and in ", text,
             "  ", picture);
     if (has_text)
       p.captions = {caption_text(io::read_whole_file(text, "data", caption_limit), text)};
     if (has_text) used.insert(text);
-    if (!said.empty()) p.captions = said.mapped().captions;
-    p.captioned = has_text || !said.empty();
+    if (!line.empty()) p.captions = line.mapped().captions;
+    p.captioned = has_text || !line.empty();
     out.pictures.push_back(std::move(p));
   }
-  for (const auto& [path, said] : captions)
-    fail("data: names no PNG, JPEG or WebP picture of the folder ('", said.name, "')  ", said.line);
+  for (const auto& [path, line] : captions)
+    fail("data: names no PNG, JPEG or WebP picture of the folder ('", line.name, "')  ",
+         line.place);
   std::vector<std::string> lost;
   for (const std::string& file : files.others)
     if (!used.contains(file)) lost.push_back(fs::path(file).lexically_relative(root).string());

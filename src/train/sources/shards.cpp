@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/parse_json.h"
 #include "io/tar.h"
 #include "train/captioned.h"
 #include "train/many_files.h"
@@ -49,7 +50,7 @@ void add_caption(CaptionedPicture& p, const io::ReadFile& file, const Sample& sa
     p.captioned = true;
   } else if (const auto json = sample.members.find("json"); json != sample.members.end()) {
     const std::string name = str(file.name(), ": ", json->second.name);
-    p.captions = captions_in_json(text_of(file, json->second), name);
+    p.captions = captions_in_json(parse_json(text_of(file, json->second)), name);
     p.captioned = true;
   }
 }

@@ -25,7 +25,7 @@ namespace ebb::cli {
 namespace {
 
 struct Options {
-  std::string filter, recompute = "off", dtype = "auto", file, size, gpus, shard = "none",
+  std::string filter, recompute = "off", dtype = "auto", file, size, gpus, shard = "auto",
                       reduce_dtype = "f32";
   int64_t batch = 0;
   bool profile = false;
@@ -40,7 +40,8 @@ struct Options {
     f("gpus", gpus,
       "training steps: on so many GPUs of this machine, or on all, each with the case's batch");
     f("batch", batch, "training steps: images a GPU; 0: the case's");
-    f("shard", shard, "training steps on several GPUs: none, optimizer or weights, as `ebb train`");
+    f("shard", shard,
+      "training steps on several GPUs: auto, none, optimizer or weights, as `ebb train`");
     f("reduce_dtype", reduce_dtype, "of the gradients that these send each other: f32 or bf16");
     f("profile", profile, "of plans: also the time of each kernel, the longest uses first");
     f("file", file, "bench load: the safetensors file whose weights are loaded");
@@ -152,7 +153,7 @@ void check_filter(const Options& o, const Recompute& recompute, const Device& de
   };
   for_steps("--recompute", recompute.kind != Recompute::Kind::off);
   for_steps("--batch", o.batch != 0);
-  for_steps("--shard", o.shard != "none");
+  for_steps("--shard", o.shard != "auto");
   for_steps("--reduce-dtype", o.reduce_dtype != "f32");
   require(o.batch >= 0, "bench: --batch must be at least 1 (", o.batch, ")");
 }

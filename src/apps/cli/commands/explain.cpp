@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view after = "after:";
 
 struct Options {
-  std::string model = "tiny", stage = "plan", dtype = "f32", recompute = "off", shard = "none",
+  std::string model = "tiny", stage = "plan", dtype = "f32", recompute = "off", shard = "auto",
               reduce_dtype = "f32";
   int64_t batch = 8, ranks = 1;
   bool train = true, all = false;
@@ -45,7 +45,7 @@ struct Options {
     f("ranks", ranks,
       "of a training step on so many devices: the plan of each, and what it sends (`batch` is of "
       "all)");
-    f("shard", shard, "what these keep in parts: none, optimizer, weights");
+    f("shard", shard, "what these keep in parts: auto, none, optimizer, weights");
     f("reduce_dtype", reduce_dtype, "of the gradients that these send each other: f32 or bf16");
     f("all", all, "print long lists and expressions in full");
     f("train", train, "the training step; --no-train: one evaluation of the network");
@@ -54,7 +54,7 @@ struct Options {
     if (!stage.starts_with(after))
       f("stage", stage, {"graph", "grad", "passes", "fused", "launches", "plan"});
     f("dtype", dtype, {"f32", "bf16", "f16"});
-    f("shard", shard, train::shard_names());
+    f("shard", shard, train::shard_choices());
     f("reduce_dtype", reduce_dtype, {"f32", "bf16"});
   }
 };
@@ -219,7 +219,7 @@ void check_ranks(const Options& o) {
   constexpr int64_t most_ranks = 65536;
   require(o.ranks >= 1 && o.ranks <= most_ranks, "explain: ranks must be 1 to ", most_ranks,
           " (got ", o.ranks, ")");
-  require(o.ranks > 1 || (o.shard == "none" && o.reduce_dtype == "f32"),
+  require(o.ranks > 1 || (o.shard == "auto" && o.reduce_dtype == "f32"),
           "explain: --shard and --reduce-dtype are of several ranks (--ranks ", o.ranks, ")");
   require(o.train || o.ranks == 1, "explain: ranks are of the training step (--no-train)");
   require(o.batch % o.ranks == 0, "explain: every rank must get as many images (batch ", o.batch,

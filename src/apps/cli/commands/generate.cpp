@@ -22,6 +22,7 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "pipeline/model_in_the_box.h"
 #include "pipeline/picture_dialect.h"
 #include "pipeline/text_to_image_devices.h"
 #include "train/stop.h"
@@ -188,7 +189,6 @@ std::vector<std::unique_ptr<TextToImage>> pipelines_of(const CheckpointParts& pa
 }
 
 int run(const GenerateFlags& o) {
-  require(!o.model.empty(), "generate: --model FILE must name a checkpoint");
   const int64_t memory = memory_of(o.memory);
   const size_t gpus = devices_of(o.gpus, o.common);
   require(o.quality >= 1 && o.quality <= 100, "generate: --quality must be 1 to 100 (got ",
@@ -279,6 +279,14 @@ void resolve_like(GenerateFlags& o, const GenerateOptions& of_picture, const Lik
   if (!first) o.first_image = is_given(app, "seed") ? 0 : like.image;
 }
 
+// Where no --model is named: the one that comes with ebb, with what suits it.
+void take_model_in_the_box(GenerateFlags& o) {
+  o.model = model_in_the_box();
+  if (o.generate.guidance_open) o.generate.guidance = box_guidance;
+  std::fprintf(stderr, "model: takes the one that comes with ebb, with --guidance %s  %s\n",
+               str(o.generate.guidance).c_str(), o.model.c_str());
+}
+
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {
   const auto o = std::make_shared<GenerateFlags>();
   Like like;
@@ -301,6 +309,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     settle(*o, [&](std::string_view field) { return is_given(app, field); });
     say_drawn(o->generate.seed);
     if (!o->like.empty()) resolve_like(*o, of_picture, like, app);
+    if (o->model.empty()) take_model_in_the_box(*o);
     if (o->like.empty() && o->prompt.empty() && !is_given(app, "prompt"))
       say_warnings({"there is no --prompt TEXT: nothing says what the picture shows"});
     return run(*o);

@@ -1,4 +1,4 @@
-// Ahead: values by number, made by background threads and handed out in order.
+// Prefetcher: values by number, made ahead by background threads and handed out in order.
 #pragma once
 
 #include <algorithm>
@@ -12,35 +12,39 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+
 namespace ebb::train {
 
-struct AheadOptions {
+struct PrefetchOptions {
   int64_t first = 0;    // number of the first value
   int64_t threads = 1;  // that make values; several: `make` is called from all of them at once
   int64_t depth = 2;    // values made ahead, at most
 };
 
 // next() gives make(first), make(first + 1), ... An exception of `make` is thrown by next() in
-// place of its value, and again by every later next(). `make` may give nothing if a stop is
+// place of its value, and again by every later next(). `make` may give nothing only if a stop is
 // requested.
 template <class T>
-class Ahead {
+class Prefetcher {
  public:
   using Make = std::function<std::optional<T>(int64_t number, const std::stop_token& stop)>;
 
-  Ahead(Make make, const AheadOptions& o)
-      : make_(std::move(make)),
-        slots_(static_cast<size_t>(o.depth)),
-        claimed_(o.first),
-        wanted_(o.first) {
+  // Throws Error.
+  Prefetcher(Make make, const PrefetchOptions& o)
+      : make_(std::move(make)), claimed_(o.first), wanted_(o.first) {
+    require(o.first >= 0 && o.threads >= 1 && o.depth >= 1, "prefetch: first (", o.first,
+            ") must not be negative, threads (", o.threads, ") and depth (", o.depth,
+            ") must be positive");
+    slots_.resize(static_cast<size_t>(o.depth));
     for (int64_t t = 0; t < std::min(o.threads, o.depth); ++t)
       workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }
-  ~Ahead() {
+  ~Prefetcher() {
     for (std::jthread& w : workers_) w.request_stop();
   }
-  Ahead(const Ahead&) = delete;
-  Ahead& operator=(const Ahead&) = delete;
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
 
   T next() {
     std::unique_lock lock(mutex_);
@@ -72,6 +76,7 @@ class Ahead {
       Slot made;
       try {
         made.value = make_(number, stop);
+        require(made.value || stop.stop_requested(), "prefetch: no value is made (", number, ")");
       } catch (...) {
         made.error = std::current_exception();
       }

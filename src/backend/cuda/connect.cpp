@@ -1,0 +1,120 @@
+#include "backend/cuda/connect.h"
+
+#include <cstdlib>
+#include <vector>
+
+#include "backend/cuda/error.h"
+#include "backend/cuda/nccl/communicator.h"
+#include "backend/cuda/peers/link.h"
+
+namespace ebb::cuda {
+namespace {
+
+// What all ranks ask for.
+std::string asked_for(RankGroup& group) {
+  const char* const set = std::getenv("EBB_COLLECTIVES");
+  const std::vector<std::string> all = group.gather(set ? set : "");
+  for (size_t r = 0; r < all.size(); ++r)
+    require(all[r] == all[0], "ranks: EBB_COLLECTIVES must be the same on all ranks (\"", all[0],
+            "\" on rank 0, \"", all[r], "\" on rank ", r, ")");
+  const std::string& asked = all[0];
+  require(asked.empty() || asked == "copies" || asked == "nccl",
+          "ranks: EBB_COLLECTIVES must be \"copies\" or \"nccl\", not \"", asked, "\"");
+  return asked;
+}
+
+// What this rank gets of a collective of numbers that differ by rank. It also connects what NCCL
+// connects at its first use, which no graph can record.
+struct Trial {
+  Trial(CudaDevice& d, Communicator& c)
+      : device(d), communicator(c), ranks(c.ranks()), memory(d.allocate(2 * ranks * bytes())) {}
+  static constexpr int64_t count = int64_t{3} << 20;  // more than a slot has room for
+  static int64_t bytes() { return count * static_cast<int64_t>(sizeof(float)); }
+
+  // Runs `collective` on operands of `in` times `count` elements that are i mod 1000 + rank.
+  std::vector<float> run(void (Communicator::*collective)(std::span<const Communicator::Operand>),
+                         int64_t in, int64_t out) {
+    std::vector<float> host(static_cast<size_t>(in * count));
+    for (size_t i = 0; i < host.size(); ++i)
+      host[i] = static_cast<float>(i % 1000) + static_cast<float>(communicator.rank());
+    auto* const from = static_cast<float*>(memory->data());
+    float* const to = from + ranks * count;
+    check(cudaMemcpyAsync(from, host.data(), host.size() * sizeof(float), cudaMemcpyDefault,
+                          device.stream()),
+          "trying a collective");
+    const Communicator::Operand operand{.in = from, .out = to, .count = count};
+    (communicator.*collective)({&operand, 1});
+    host.resize(static_cast<size_t>(out * count));
+    check(cudaMemcpyAsync(host.data(), to, host.size() * sizeof(float), cudaMemcpyDefault,
+                          device.stream()),
+          "trying a collective");
+    device.synchronize();
+    return host;
+  }
+
+  // The first collective that is wrong; "": none.
+  std::string wrong() {
+    const auto expected = [&](int64_t i, bool summed, int64_t rank) {
+      const auto own = static_cast<float>(i % 1000);
+      const auto n = static_cast<float>(ranks);
+      return summed ? n * own + n * (n - 1) / 2 : own + static_cast<float>(rank);
+    };
+    const auto differs = [](const std::vector<float>& got, const auto& is) {
+      for (size_t i = 0; i < got.size(); ++i)
+        if (got[i] != is(static_cast<int64_t>(i))) return true;
+      return false;
+    };
+    const int64_t rank = communicator.rank();
+    if (differs(run(&Communicator::all_reduce, 1, 1),
+                [&](int64_t i) { return expected(i, true, 0); }))
+      return "all_reduce";
+    if (differs(run(&Communicator::reduce_scatter, ranks, 1),
+                [&](int64_t i) { return expected(rank * count + i, true, 0); }))
+      return "reduce_scatter";
+    if (differs(run(&Communicator::all_gather, 1, ranks),
+                [&](int64_t i) { return expected(i % count, false, i / count); }))
+      return "all_gather";
+    if (differs(run(&Communicator::broadcast, 1, 1),
+                [&](int64_t i) { return expected(i, false, 0); }))
+      return "broadcast";
+    return "";
+  }
+
+  CudaDevice& device;
+  Communicator& communicator;
+  int64_t ranks;
+  std::shared_ptr<Buffer> memory;
+};
+
+// The words of the first rank that got a wrong result.
+std::string fault_of(RankGroup& group, CudaDevice& device, Communicator& c) {
+  const std::string wrong = Trial(device, c).wrong();
+  const std::vector<std::string> all = group.gather(wrong);
+  for (size_t r = 0; r < all.size(); ++r)
+    if (!all[r].empty()) return str(all[r], " by ", c.description(), " is wrong on rank ", r);
+  return "";
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> connect(RankGroup& group, CudaDevice& device,
+                                      const std::string& bus_id) {
+  const std::string asked = asked_for(group);
+  if (asked != "nccl") {
+    auto [link, obstacle] = peers::link(group, device, bus_id);
+    if (link) {
+      auto copies = peers::communicator(std::move(link));
+      obstacle = fault_of(group, device, *copies);
+      if (obstacle.empty()) return copies;
+    }
+    require(asked != "copies", "ranks: GPUs cannot exchange by copies, as EBB_COLLECTIVES asks (",
+            obstacle, ")");
+  }
+  std::shared_ptr<Communicator> nccl =
+      nccl::communicator(nccl::library(), group, [&device] { return device.stream(); });
+  const std::string fault = fault_of(group, device, *nccl);
+  require(fault.empty(), "ranks: ", fault);
+  return nccl;
+}
+
+}  // namespace ebb::cuda

@@ -1,0 +1,19 @@
+// The model in the box: the checkpoint that comes with the program (docs/model-in-the-box.md).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace ebb {
+
+// What suits it where no flag says otherwise; at more, pictures burn out.
+constexpr double box_guidance = 3;
+
+// Where it is looked for: share/ebb beside the program's bin/ as installed, and in the source
+// folder of the build.
+std::vector<std::filesystem::path> box_places();
+// The first of them that is there. Throws Error.
+std::string model_in_the_box(const std::vector<std::filesystem::path>& places = box_places());
+
+}  // namespace ebb

@@ -1,0 +1,92 @@
+// `ebb generate` without --model: the model in the box, as it is shipped.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/error.h"
+#include "io/image.h"
+#include "pipeline/model_in_the_box.h"
+#include "support/program.h"
+#include "text/clip_vocabulary.h"
+
+namespace ebb {
+namespace {
+
+using testing::Output;
+using testing::run_program;
+
+class CliBox : public testing::Program {
+ protected:
+  void SetUp() override {
+    if (!text::has_builtin_clip_vocabulary()) GTEST_SKIP() << "built without a vocabulary";
+    Program::SetUp();
+  }
+  std::string png(const std::string& name) const { return folder_ / (name + ".png"); }
+  // The picture of the words, and what the program said.
+  Tensor picture(const std::string& name, const std::string& words) {
+    said_ = run_program(str("generate --device cpu --seed 1 --out '", png(name), "' ", words));
+    EXPECT_EQ(said_.code, 0) << said_.text;
+    return io::read_image(png(name));
+  }
+  Output said_;
+};
+
+struct Counts {
+  int64_t red = 0, blue = 0;  // pixels of clear colour
+};
+
+Counts count(const Tensor& image) {
+  Counts out;
+  const auto p = image.span<uint8_t>();
+  for (size_t i = 0; i + 2 < p.size(); i += 3) {
+    const int r = p[i], g = p[i + 1], b = p[i + 2];
+    out.red += r > 120 && r > 2 * g && r > 2 * b;
+    out.blue += b > 120 && b > r + 50 && b > g + 20;
+  }
+  return out;
+}
+
+TEST_F(CliBox, without_a_model__takes_the_one_that_comes_with_it) {
+  const Tensor image = picture("a", "--prompt 'a red apple' --steps 4");
+  EXPECT_EQ(image.shape(), (Shape{128, 128, 3}));
+  EXPECT_NE(said_.text.find("takes the one that comes with ebb, with --guidance 3"),
+            said_.text.npos)
+      << said_.text;
+  EXPECT_NE(said_.text.find("share/ebb/box.safetensors"), said_.text.npos) << said_.text;
+  EXPECT_EQ(said_.text.find("guessed"), said_.text.npos) << said_.text;
+  const auto pixels = image.span<uint8_t>();
+  const auto [darkest, brightest] = std::ranges::minmax(pixels);
+  EXPECT_GT(brightest - darkest, 100);  // it shows something
+  const Tensor again = picture("b", "--prompt 'a red apple' --steps 4");
+  EXPECT_TRUE(std::ranges::equal(pixels, again.span<uint8_t>()));
+}
+
+TEST(model_in_the_box, missing__names_all_places) {
+  try {
+    model_in_the_box({"/nowhere/a.safetensors", "/nowhere/b.safetensors"});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "generate: --model FILE must name a checkpoint: the model that comes with ebb is "
+                 "in none of 2 places  /nowhere/a.safetensors  /nowhere/b.safetensors");
+  }
+}
+
+TEST_F(CliBox, guidance__is_what_the_flag_says) {
+  picture("a", "--prompt 'a red apple' --steps 1 --guidance 1.5");
+  EXPECT_NE(said_.text.find("with --guidance 1.5"), said_.text.npos) << said_.text;
+}
+
+TEST_F(CliBox, colours__are_those_of_the_prompt) {
+  constexpr int64_t much = 128 * 128 / 10;
+  const Counts red = count(picture("red", "--prompt 'a red apple' --steps 12"));
+  EXPECT_GT(red.red, much);
+  EXPECT_LT(red.blue, much / 10);
+  const Counts blue = count(picture("blue", "--prompt 'a blue apple' --steps 12"));
+  EXPECT_GT(blue.blue, much);
+  EXPECT_LT(blue.red, much / 10);
+}
+
+}  // namespace
+}  // namespace ebb
