@@ -1,48 +1,27 @@
 #include "pipeline/parameters.h"
 
-#include <array>
-
 #include "base/error.h"
 #include "base/version.h"
 #include "diffusion/solver/sampler.h"
 #include "pipeline/infotext.h"
+#include "pipeline/web_ui_menus.h"
 
 namespace ebb {
 namespace {
 
-// The names of the web UI's menus; ebb's differ in case, spaces and signs.
-constexpr std::array samplers{"Euler",        "Euler a",      "LMS",          "Heun",
-                              "DPM2",         "DPM2 a",       "DPM++ 2S a",   "DPM++ 2M",
-                              "DPM++ SDE",    "DPM++ 2M SDE", "DPM++ 3M SDE", "DPM fast",
-                              "DPM adaptive", "Restart",      "DDIM",         "DDIM CFG++",
-                              "PLMS",         "UniPC",        "LCM"};
-constexpr std::array schedules{"Automatic",
-                               "Uniform",
-                               "Karras",
-                               "Exponential",
-                               "Polyexponential",
-                               "SGM Uniform",
-                               "KL Optimal",
-                               "Align Your Steps",
-                               "Simple",
-                               "Normal",
-                               "DDIM",
-                               "Beta",
-                               "Turbo"};
-
-std::string menu_name(const std::string& name, auto&& menu) {
-  for (const char* entry : menu)
-    if (plain_name(entry) == plain_name(name)) return entry;
+std::string schedule_menu_name(const std::string& name) {
+  for (const MenuName& m : schedule_menu())
+    if (plain_name(m.name) == plain_name(name)) return m.name;
   return name;
 }
 
 // By any of its names.
 std::string sampler_menu_name(const std::string& name) {
   const FoundSampler own = find_sampler(name);
-  for (const char* entry : samplers)
-    if (const FoundSampler s = find_sampler(entry);
+  for (const MenuName& m : sampler_menu())
+    if (const FoundSampler s = find_sampler(m.name);
         s.sampler == own.sampler && s.options == own.options)
-      return entry;
+      return m.name;
   return name;
 }
 
@@ -56,7 +35,7 @@ std::string parameters_text(const PictureParameters& p) {
   };
   add("Steps", str(o.steps));
   add("Sampler", sampler_menu_name(o.sampler));
-  add("Schedule type", menu_name(o.schedule, schedules));
+  add("Schedule type", schedule_menu_name(o.schedule));
   add("CFG scale", str(o.guidance));
   add("Seed", str(o.seed));
   add("Size", str(p.size.width, 'x', p.size.height));

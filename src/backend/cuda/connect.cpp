@@ -28,7 +28,7 @@ std::string asked_for(RankGroup& group) {
 struct Trial {
   Trial(CudaDevice& d, Communicator& c)
       : device(d), communicator(c), ranks(c.ranks()), memory(d.allocate(2 * ranks * bytes())) {}
-  static constexpr int64_t count = int64_t{3} << 20;  // more than a slot has room for
+  static constexpr int64_t count = int64_t{3} << 20;  // several rounds from three ranks on
   static int64_t bytes() { return count * static_cast<int64_t>(sizeof(float)); }
 
   // Runs `collective` on operands of `in` times `count` elements that are i mod 1000 + rank.
@@ -54,10 +54,12 @@ struct Trial {
 
   // The first collective that is wrong; "": none.
   std::string wrong() {
-    const auto expected = [&](int64_t i, bool summed, int64_t rank) {
-      const auto own = static_cast<float>(i % 1000);
+    const auto own = [](int64_t i, int64_t rank) {
+      return static_cast<float>(i % 1000) + static_cast<float>(rank);
+    };
+    const auto summed = [&](int64_t i) {
       const auto n = static_cast<float>(ranks);
-      return summed ? n * own + n * (n - 1) / 2 : own + static_cast<float>(rank);
+      return n * own(i, 0) + n * (n - 1) / 2;
     };
     const auto differs = [](const std::vector<float>& got, const auto& is) {
       for (size_t i = 0; i < got.size(); ++i)
@@ -65,17 +67,14 @@ struct Trial {
       return false;
     };
     const int64_t rank = communicator.rank();
-    if (differs(run(&Communicator::all_reduce, 1, 1),
-                [&](int64_t i) { return expected(i, true, 0); }))
-      return "all_reduce";
+    if (differs(run(&Communicator::all_reduce, 1, 1), summed)) return "all_reduce";
     if (differs(run(&Communicator::reduce_scatter, ranks, 1),
-                [&](int64_t i) { return expected(rank * count + i, true, 0); }))
+                [&](int64_t i) { return summed(rank * count + i); }))
       return "reduce_scatter";
     if (differs(run(&Communicator::all_gather, 1, ranks),
-                [&](int64_t i) { return expected(i % count, false, i / count); }))
+                [&](int64_t i) { return own(i % count, i / count); }))
       return "all_gather";
-    if (differs(run(&Communicator::broadcast, 1, 1),
-                [&](int64_t i) { return expected(i, false, 0); }))
+    if (differs(run(&Communicator::broadcast, 1, 1), [&](int64_t i) { return own(i, 0); }))
       return "broadcast";
     return "";
   }

@@ -1,13 +1,13 @@
 // A1111's API: what there is to choose from.
 #include <algorithm>
 
-#include "apps/server/sdapi/menus.h"
 #include "apps/server/sdapi/request.h"
 #include "base/names.h"
 #include "core/host_memory.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/sampler.h"
 #include "pipeline/hires.h"
+#include "pipeline/web_ui_menus.h"
 
 namespace ebb::server::dialects {
 namespace {
@@ -52,7 +52,7 @@ Json sampler_json(const std::string& name, Json aliases) {
 void samplers(const Call& c) {
   Json out = Json::array();
   std::vector<const Sampler*> told;
-  for (const sdapi::MenuName& m : sdapi::sampler_menu()) {
+  for (const MenuName& m : sampler_menu()) {
     const FoundSampler s = find_sampler(m.name);
     told.push_back(s.sampler);
     out.push_back(sampler_json(m.name, {m.alias, s.sampler->name}));
@@ -63,8 +63,6 @@ void samplers(const Call& c) {
   c.reply(out);
 }
 
-using sdapi::MenuName;
-
 void schedulers(const Call& c) {
   Json out = Json::array();
   const auto add = [&](const std::string& name, const std::string& label) {
@@ -74,9 +72,9 @@ void schedulers(const Call& c) {
                    {"default_rho", nullptr},
                    {"need_inner_model", nullptr}});
   };
-  for (const MenuName& m : sdapi::schedule_menu()) add(m.alias, m.name);
+  for (const MenuName& m : schedule_menu()) add(m.alias, m.name);
   for (const Schedule* s : all_schedules())
-    if (std::ranges::none_of(sdapi::schedule_menu(),
+    if (std::ranges::none_of(schedule_menu(),
                              [&](const MenuName& m) { return s->name == m.alias; }))
       add(s->name, s->name);
   c.reply(out);
