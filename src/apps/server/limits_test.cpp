@@ -152,7 +152,8 @@ TEST(server_settings, long_texts_and_lists__are_refused) {
 TEST(server_settings, pictures_that_would_be_too_large__422_with_the_numbers) {
   Folder folder;
   TestServer s(folder.path());
-  for (const auto& [name, value] : {std::pair{"hires", "4:latent"}, {"outpaint", "8000,8000,0,0"}}) {
+  for (const auto& [name, value] :
+       {std::pair{"hires", "4:latent"}, {"outpaint", "8000,8000,0,0"}}) {
     const auto a = s.post("/ebb/v1/jobs", small({{"size", "4096x4096"}, {name, value}}));
     EXPECT_EQ(a.status, 422) << name;
     EXPECT_NE(a.json()["error"]["message"].get<std::string>().find("more than 67"),
