@@ -5,7 +5,10 @@ split, and PyTorch's DistributedDataParallel with torch.compile, interleaved in 
     python bench/ranks.py --gpus 2
     python bench/ranks.py --gpus 2 4 --cases dit_xl2 --shards none optimizer --rounds 2
 
-Every rank has the case's batch (weak scaling): with N GPUs a step trains N times the images.
+Every rank has the case's batch (weak scaling): with N GPUs a step trains N times the images; with
+--share the ranks share it (strong scaling; ebb alone). GPUs of a kind differ in speed by some per
+cent, and a step of many is as long as the slowest one's: ebb on one GPU is measured on each of
+those that the many have, at the same time.
 PyTorch on one GPU is compiled and captured, its fastest way; under DistributedDataParallel, which
 cannot be captured here, it is compiled. Needs
 build/ebb with CUDA, NCCL, and for the other side a Python with PyTorch (--python; --only ebb leaves
@@ -14,6 +17,7 @@ if there is a figure for everything.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -36,6 +40,8 @@ def arguments():
     parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
     parser.add_argument("--shards", nargs="+", choices=["none", "optimizer", "weights"],
                         default=["none", "optimizer", "weights"])
+    parser.add_argument("--share", type=int, metavar="BATCH",
+                        help="a step trains BATCH images on any number of GPUs")
     parser.add_argument("--rounds", type=int, default=2, help="turns of all; medians count")
     parser.add_argument("--only", choices=["ebb", "torch"])
     parser.add_argument("--ebb", default=str(ROOT / "build/ebb"))
@@ -44,9 +50,10 @@ def arguments():
     return parser.parse_args()
 
 
-def last_line(command):
+def last_line(command, **environment):
     """The last JSON line of a command; none, with its last words on standard error, if it fails."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          env={**os.environ, **environment})
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode == 0 and lines:
         return json.loads(lines[-1])
@@ -54,10 +61,25 @@ def last_line(command):
     return None
 
 
-def ebb_step(args, case, gpus, shard):
+def ebb_step(args, case, gpus, shard, **environment):
     flags = ["--gpus", gpus, "--shard", shard] if gpus > 1 else []
-    line = last_line([args.ebb, "bench", f"train_step/{case}", "--json", *flags])
+    if args.share:
+        flags += ["--batch", args.share // gpus]
+    line = last_line([args.ebb, "bench", f"train_step/{case}", "--json", *flags], **environment)
     return line and {"ms": line["us"] / 1e3, "memory_gb": line["memory_gb"]}
+
+
+def each_alone(args, case):
+    """One GPU, on each of those that the largest number has: the first one's time, and all."""
+    names = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = names.split(",") if names else [str(i) for i in range(max(args.gpus))]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        results = list(pool.map(
+            lambda name: ebb_step(args, case, 1, "none", CUDA_VISIBLE_DEVICES=name),
+            names[:max(args.gpus)]))
+    if None in results:
+        return None
+    return {**results[0], "each": [r["ms"] for r in results]}
 
 
 def torch_step(args, case, gpus):
@@ -74,7 +96,7 @@ def sides(args):
     """What is measured: {(name, number of GPUs): how}."""
     out = {}
     if args.only != "torch":
-        out["ebb", 1] = lambda case: ebb_step(args, case, 1, "none")
+        out["ebb", 1] = lambda case: each_alone(args, case)
     if args.only != "ebb":
         out["torch", 1] = lambda case: torch_step(args, case, 1)
     for gpus in args.gpus:
@@ -110,17 +132,29 @@ def main():
 
 
 def report(args, case, gpu, found):
-    """A row a side: milliseconds, scaling against the same side on one GPU, memory."""
+    """A row a side: milliseconds, the speed of a GPU in per cent of what the first one, and what
+    the slowest one has by itself (with --share N times that is the speed-up), memory."""
     ms = {side: statistics.median(r["ms"] for r in all) for side, all in found.items() if all}
-    print(f"\n{case}, {gpu}, milliseconds a step, each GPU with the case's batch")
+    each = [statistics.median(times) for times in zip(
+        *[r["each"] for r in found.get(("ebb", 1), [])])]
+    batch = f"{args.share} images together" if args.share else "each GPU with the case's batch"
+    print(f"\n{case}, {gpu}, milliseconds a step, {batch}")
+    if each:
+        print("  each alone: " + ", ".join(f"{t:.3f}" for t in each))
     for (name, gpus), value in ms.items():
         one = ms.get((name.split(",")[0], 1))
-        scaling = one / value if one else float("nan")
+        times = gpus if args.share else 1
+        scaling = one / value / times if one else float("nan")
+        slowest = max(each[:gpus]) / value / times if each and "ebb" in name else float("nan")
         memory = found[name, gpus][-1]["memory_gb"]
-        print(f"  {gpus} GPU {name:14} {value:9.3f} ms  {100 * scaling:6.1f} %  {memory:6.2f} GB")
+        print(f"  {gpus} GPU {name:14} {value:9.3f} ms  {100 * scaling:6.1f} %"
+              f"  {100 * slowest:6.1f} %  {memory:6.2f} GB")
         line = {"bench": "ranks", "case": case, "side": name, "gpu": gpu, "gpus": gpus,
                 "ms": round(value, 4), "all_ms": [round(r["ms"], 4) for r in found[name, gpus]],
                 "scaling": round(scaling, 4), "memory_gb": round(memory, 3),
+                **({"of_slowest": round(slowest, 4), "each_alone": [round(t, 4) for t in each]}
+                   if each and "ebb" in name else {}),
+                **({"share": args.share} if args.share else {}),
                 "link": os.environ.get("EBB_COLLECTIVES", "auto"),
                 "time": time.strftime("%Y-%m-%d")}
         with args.out.open("a", encoding="utf-8") as out:
