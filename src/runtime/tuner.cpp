@@ -1,5 +1,6 @@
 #include "runtime/tuner.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -211,28 +212,60 @@ std::vector<Choice> Tuner::winners(const std::vector<Contest>& contests, Device&
     // of another use of the same class, whose kernels offer other candidates
     if (kept_.contains(key)) key = key_of(own_prefix(), device, sig.text());
     kept_[key] = {choice_text(won[i].choice), won[i].us};
+    saved_ = false;
     out.push_back(won[i].choice);
   }
   return out;
 }
 
+std::string Tuner::choices_for(const Device& device) const {
+  const std::lock_guard lock(choosing_);
+  std::ostringstream out;
+  write(out, key_of(own_prefix(), device, ""));
+  return out.str();
+}
+
+bool Tuner::adopt(const std::string& lines) {
+  const std::lock_guard lock(choosing_);
+  const auto before = kept_;
+  std::istringstream in(lines);
+  read(in, "another rank's choices");
+  const bool changed = std::ranges::any_of(kept_, [&](const auto& k) {
+    const auto it = before.find(k.first);
+    return it == before.end() || it->second.choice != k.second.choice;
+  });
+  if (!changed) return false;
+  saved_ = false;
+  save_locked();
+  return true;
+}
+
 void Tuner::save() {
   const std::lock_guard lock(choosing_);
-  if (measured() == saved_ || path_.empty()) return;
+  save_locked();
+}
+
+// Those whose keys begin with `prefix`.
+void Tuner::write(std::ostream& out, std::string_view prefix) const {
+  for (const auto& [key, c] : kept_)
+    if (key.starts_with(prefix) && !key.starts_with("preset"))
+      out << key << separator << c.choice << separator << std::fixed << std::setprecision(1) << c.us
+          << " us\n";
+}
+
+void Tuner::save_locked() {
+  if (saved_ || path_.empty()) return;
   const std::filesystem::path path(path_), temporary = temporary_name(path_);
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   std::ofstream out(temporary);
   out << "# ebb's choices of kernel variants; delete lines to have them measured again\n";
-  for (const auto& [key, c] : kept_)
-    if (!key.starts_with("preset"))
-      out << key << separator << c.choice << separator << std::fixed << std::setprecision(1) << c.us
-          << " us\n";
+  write(out, "");
   out.close();
   require(out.good(), "tuner: cannot write  ", temporary.string());
   std::filesystem::rename(temporary, path, error);
   require(!error, "tuner: cannot write  ", path_, " (", error.message(), ")");
-  saved_ = measured();
+  saved_ = true;
 }
 
 }  // namespace ebb

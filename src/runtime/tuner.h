@@ -60,7 +60,12 @@ class Tuner {
   // that devices of a kind have the same choices.
   std::vector<Choice> choose(std::span<const Use> uses, Device& device,
                              const std::function<void()>& poll = {});
-  // Writes the file, if anything was measured since, through a temporary one. Throws Error.
+  // What was measured on devices like this one, here or before, as lines of the file.
+  std::string choices_for(const Device& device) const;
+  // Takes such lines of another tuner, whose choices come before its own, and saves them; whether
+  // that changed any. Throws Error.
+  bool adopt(const std::string& lines);
+  // Writes the file, if its choices changed since, through a temporary one. Throws Error.
   void save();
   int64_t measured() const { return costs_.contests; }
   const TuningCosts& costs() const { return costs_; }
@@ -71,6 +76,8 @@ class Tuner {
     double us = 0;
   };
   void read(std::istream& in, const std::string& name);
+  void write(std::ostream& out, std::string_view prefix) const;
+  void save_locked();
   std::optional<Choice> known(const std::vector<Choice>& all, const Signature& sig,
                               const Device& device) const;
   std::vector<Choice> winners(const std::vector<Contest>& contests, Device& device,
@@ -80,8 +87,8 @@ class Tuner {
   Effort effort_;
   std::map<std::string, Kept, std::less<>> kept_;
   TuningCosts costs_;
-  int64_t saved_ = 0;  // contests
-  std::mutex choosing_;
+  bool saved_ = true;
+  mutable std::mutex choosing_;
 };
 
 // Every way to run the signature, each kernel's best guess first.

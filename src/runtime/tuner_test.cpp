@@ -48,6 +48,26 @@ TEST(tuner, choice__is_measured_once_and_kept_in_the_file) {
   EXPECT_NE(testing::file_bytes(path).find(" | conv2d_dx f32[2,8,8,16]"), std::string::npos);
 }
 
+TEST(tuner, choices_of_another_rank__come_before_its_own) {
+  const testing::Folder folder;
+  const Context context = open_context("cpu", {.threads = 1});
+  const Kernel* const kernel = kernels_of("conv2d_dx", "cpu")[0];
+  const std::string key = str(tuning_key(*context.device, example()), " | ", kernel->name, " ");
+  const std::string own = folder / "own.txt", of_rank_0 = folder / "of_rank_0.txt";
+  testing::put_file(own, key + "turn=0 | 1.0 us\n");
+  testing::put_file(of_rank_0, key + "turn=1 | 1.1 us\nebb 0, other device | x | y | 1.0 us\n");
+  Tuner tuner(own, Tuner::Effort::fast);
+  const std::string lines =
+      Tuner(of_rank_0, Tuner::Effort::fast).choices_for(*context.device);
+  EXPECT_EQ(lines, key + "turn=1 | 1.1 us\n");
+  EXPECT_TRUE(tuner.adopt(lines));
+  EXPECT_EQ(choice_text(choose(tuner, {kernel}, context)), str(kernel->name, " turn=1"));
+  EXPECT_FALSE(tuner.adopt(lines));
+  Tuner next(own, Tuner::Effort::fast);  // what the next run reads
+  EXPECT_EQ(choice_text(choose(next, {kernel}, context)), str(kernel->name, " turn=1"));
+  testing::expect_error([&] { tuner.adopt("no line"); }, "another rank's choices");
+}
+
 TEST(tuner, edited_line__is_obeyed_and_an_unknown_one_measured_anew) {
   const testing::Folder folder;
   const std::string path = folder / "tune.txt";

@@ -50,6 +50,21 @@ CompileOptions compile_options(const TrainConfig& c, const StepOptions& o) {
           .gather_again = o.split.shard == Shard::weights};
 }
 
+// With the same kernels on all ranks.
+StepPlans plans_of(const TrainJob& job, const Team& team, const StepOptions& options,
+                   const Context& context) {
+  const auto compile = [&] {
+    return StepPlans({job.loss, job.other_losses}, options, context,
+                     compile_options(job.config, options));
+  };
+  std::optional<StepPlans> plans = compile();
+  if (team.share_choices(context)) {
+    plans.reset();
+    plans = compile();
+  }
+  return std::move(*plans);
+}
+
 // Why a run ends, with the signal's number, as a number that ranks tell each other; 0: it goes on.
 constexpr int codes = 8;
 using Stop = TrainResult::Stop;
@@ -70,7 +85,7 @@ class Run {
         team_(job_.ranks),
         context_(context),
         options_(options_of(job_, context)),
-        plans_({job_.loss, job_.other_losses}, options_, context, compile_options(c_, options_)) {
+        plans_(plans_of(job_, team_, options_, context)) {
     TrainConfig recorded = c_;
     recorded.resume = recorded.overwrite = false;  // of this start, not of the run
     recorded.gpus.clear();

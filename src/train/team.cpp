@@ -34,6 +34,13 @@ std::string Team::of_all(const std::string& text) const {
   return "";
 }
 
+bool Team::share_choices(const Context& context) const {
+  if (alone() || !context.tuner) return false;
+  const std::string own = leads() ? context.tuner->choices_for(*context.device) : "";
+  const std::string lines = of_rank_0(own);
+  return !leads() && context.tuner->adopt(lines);
+}
+
 void Team::check_host_memory(int64_t bytes) const {
   if (alone()) return;
   const int64_t free = free_host_memory();  // before anyone goes on
