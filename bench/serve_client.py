@@ -1,4 +1,4 @@
-"""A server of `ebb serve --engine fake`, and clients of it that hold connections open."""
+"""Clients of `ebb serve --engine fake`, and those that hold connections open."""
 
 import http.client
 import json
@@ -7,68 +7,16 @@ import pathlib
 import random
 import selectors
 import socket
-import subprocess
-import tempfile
+import sys
 import time
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests/support"))
+from serve_program import ServeProgram  # noqa: E402
 
 
-class Server:
-    """With a folder of its own; it can be killed and started again."""
-
-    def __init__(self, program, step_ms=0, *flags):
-        self.folder = tempfile.TemporaryDirectory(prefix="ebb_serve_", ignore_cleanup_errors=True)
-        self.port = free_port()
-        self.command = [str(program), "serve", "--engine", "fake", "--step-ms", str(step_ms),
-                        "--port", str(self.port), "--quiet",
-                        "--out", str(pathlib.Path(self.folder.name) / "out"), *flags]
-        self.process = None
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
-        self.folder.cleanup()
-
-    def start(self):
-        """Returns the seconds until it answered a ping."""
-        begin = time.monotonic()
-        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.PIPE)
-        while time.monotonic() - begin < 20 and self.process.poll() is None:
-            try:
-                Client(self.port).get("/internal/ping")
-                return time.monotonic() - begin
-            except OSError:
-                time.sleep(0.002)
-        raise RuntimeError(f"the server does not start: {self.process.stderr.read1(2000)}")
-
-    def kill(self):
-        if self.process:
-            self.process.kill()
-            self.process.wait()
-            self.process.stderr.close()
-            self.process = None
-
-    def memory_mb(self):
-        """What of it lies in memory."""
-        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        return 0
-
-    def descriptors(self):
-        return len(list(pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()))
-
-    def threads(self):
-        return len(list(pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()))
+def serving(program, step_ms=0):
+    return ServeProgram(program, "--quiet", step_ms=step_ms)
 
 
 class Client:

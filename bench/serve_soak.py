@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 
-from serve_client import Client, Server, job, request_text
+from serve_client import Client, job, request_text, serving
 
 SMALL = {"prompt": "soak", "steps": 4, "width": 64, "height": 64}
 
@@ -138,7 +138,7 @@ CLIENTS = {"native": 2, "sdapi": 3, "openai": 2, "cancels": 1, "removes": 1,
 
 def soak(program, minutes):
     """Rows of (name, value, unit, limit)."""
-    with Server(program, 20) as server:
+    with serving(program, 20) as server:
         load = Load(server)
         threads = [threading.Thread(target=load.again, args=(getattr(load, name),), daemon=True)
                    for name, number in CLIENTS.items() for _ in range(number)]

@@ -90,6 +90,17 @@ TEST_F(NativeServer, queue__is_reordered_and_cancelled_and_skipped) {
   EXPECT_EQ(server_.get("/ebb/v1/jobs/nothing").status, 404);
 }
 
+TEST(server_skip, before_the_first_picture__leaves_that_one_out) {
+  server::Job job;
+  job.spec.flags.model = "some.safetensors", job.spec.flags.n = 3;
+  job.spec.flags.size = "64x64", job.spec.flags.generate.steps = 1;
+  job.skip = true;
+  KeptEvents events(job);
+  server::fake_engine(1)->run(job, 0, events);  // it meets the loading of the model
+  EXPECT_EQ(events.indices, (std::vector<int64_t>{1, 2}));
+  EXPECT_FALSE(job.skip);
+}
+
 TEST_F(NativeServer, cancel__ends_the_job_that_runs_within_a_step) {
   const std::string id = post({{"prompt", "long"}, {"size", "64"}, {"steps", 1000}});
   while (server_.get("/ebb/v1/jobs/" + id).json()["status"] != "generating") {
@@ -114,6 +125,8 @@ TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {
   EXPECT_NE(a.body.find("did you mean 'prompt'"), std::string::npos) << a.body;
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"sampler", "eulr"}}).status, 400);
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"tiling", "z"}}).status, 422);
+  EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"kind", "video"}}).status, 422);
+  EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"vae", json::array({"a"})}}).status, 400);
   const json c = server_.get("/ebb/v1/catalogue").json();
   size_t known = 0;
   for (const auto& s : c["settings"])

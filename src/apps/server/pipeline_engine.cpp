@@ -9,8 +9,11 @@
 #include "apps/cli/terminal.h"
 #include "apps/server/catalogue.h"
 #include "apps/server/engine.h"
+#include "apps/server/settings.h"
 #include "base/byte_size.h"
 #include "base/error.h"
+#include "base/file_and_numbers.h"
+#include "base/text.h"
 #include "diffusion/solver/run.h"
 #include "io/image.h"
 #include "io/resize.h"
@@ -42,11 +45,15 @@ cli::GenerateFlags without_folders(cli::GenerateFlags o) {
   const auto name = [](std::string& path) {
     if (!path.empty()) path = fs::path(path).filename().string();
   };
-  for (std::string* s : {&o.model, &o.vae, &o.text_encoder, &o.modes.init, &o.modes.mask,
-                         &o.modes.refiner, &o.control.upscale, &o.control.image_encoder})
-    name(*s);
-  for (auto* list : {&o.lora, &o.modes.refiner_lora, &o.control.control_model})
-    for (std::string& text : list->texts) name(text);
+  const std::vector<Field> fields = fields_of(o);
+  for (const FileSetting& s : file_settings()) {
+    const Field& f = find_field(fields, s.name, "setting");
+    std::vector<std::string> names;
+    for (const std::string_view path : parted(field_text(f), ";"))
+      names.push_back(fs::path(path).filename().string());
+    set_field(f, separated(names, ";"));
+  }
+  for (std::string* input : {&o.modes.init, &o.modes.mask}) name(*input);
   o.control.control.texts.clear(), o.control.control_mask.texts.clear();
   if (!o.modes.upscaler_file().empty()) {
     Hires h = parse_hires(o.modes.hires);
@@ -57,12 +64,15 @@ cli::GenerateFlags without_folders(cli::GenerateFlags o) {
   return o;
 }
 
-// The range of pictures that is being made, and where to go on.
+// Where to go on in a job's pictures.
 struct Position {
-  int64_t next = 0, count = 0, end = 0;
+  int64_t next = 0, count = 0;
+  bool makes = false;  // a range is being made
+  bool skips = false;  // the next one, as none was being made when it was to be skipped
   ImageRange take(int64_t most) {
+    if (std::exchange(skips, false)) next = std::min(next + most, count);
     const ImageRange out{next, std::min(next + most, count)};
-    next = end = out.end;
+    next = out.end, makes = true;
     return out;
   }
 };
@@ -90,11 +100,12 @@ class PipelineEngine final : public Engine {
     for (const std::string& w : resolved.warnings) events.warn(w);
     Position at{.next = first, .count = request.count};
     while (at.next < at.count) {
+      at.makes = false;
       try {
         generate(o, resolved, at, events);
       } catch (const Cancelled&) {
         if (!job.skip.exchange(false) || job.cancel) throw;
-        at.next = at.end;
+        at.skips = !at.makes;
       }
     }
   }
@@ -148,7 +159,7 @@ class PipelineEngine final : public Engine {
     RunEvents run;
     run.progress = [&](const RunProgress& now) {
       p.share = now.of_run, p.seconds_left = now.seconds_left;
-      if (now.stage == Stage::sampling && p.step == 0) p.image = at.end - 1;
+      if (now.stage == Stage::sampling && p.step == 0 && at.makes) p.image = at.next - 1;
       return events.progress(p);
     };
     run.step = [&](const StepView& s) {

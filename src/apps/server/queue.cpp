@@ -77,11 +77,9 @@ const Queue::State* Queue::state(std::string_view id) const {
   return const_cast<Queue*>(this)->state(id);
 }
 
-void Queue::check_room(const JobSpec& spec) const {
+void Queue::check_room(int64_t images, size_t bytes) const {
   if (closed_) throw HttpFault(503, "shutting_down", "the server is shutting down");
-  int64_t images = spec.images();
-  size_t bytes = bytes_of(spec);
-  for (const auto& s : waiting_) images += s->job->spec.images(), bytes += bytes_of(s->job->spec);
+  for (const auto& s : waiting_) images += s->job->spec.images(), bytes += s->bytes;
   if (waiting_.size() >= limits_.jobs || images > static_cast<int64_t>(limits_.images) ||
       bytes > limits_.bytes)
     throw HttpFault(429, "queue_full",
@@ -116,9 +114,10 @@ void Queue::number_waiting() {
 std::shared_ptr<const Job> Queue::submit(JobSpec spec) {
   const auto s = std::make_shared<State>();
   s->job = std::make_shared<Job>();
+  s->bytes = bytes_of(spec);
   const std::lock_guard lock(mutex_);
   forget_old();
-  check_room(spec);
+  check_room(spec.images(), s->bytes);
   if (!spec.id.empty() && jobs_.contains(spec.id) &&
       !is_finished(jobs_.find(spec.id)->second->view.status))
     throw HttpFault(409, "id_in_use", str("a job with the id '", spec.id, "' is not finished"));

@@ -32,8 +32,8 @@ struct Event {
 class Queue {
  public:
   // Pictures of requests, and jobs that are kept, lie in `folder` until they are finished; "":
-  // nowhere. Those that an earlier
-  // process left there are queued; `says` gets a line for each that cannot be.
+  // nowhere. Those that an earlier process left there are queued; `says` gets a line for each that
+  // cannot be.
   Queue(QueueLimits limits, std::string folder,
         const std::function<void(const std::string&)>& says = {});
 
@@ -79,6 +79,7 @@ class Queue {
   struct State {
     std::shared_ptr<Job> job;
     JobView view;
+    size_t bytes = 0;  // of its texts and pictures, which may lie in the folder
     int64_t encoding = 0;
     std::optional<JobStatus> ends;  // once nothing is being encoded
     JobError error;
@@ -87,7 +88,7 @@ class Queue {
   };
   State* state(std::string_view id);
   const State* state(std::string_view id) const;
-  void check_room(const JobSpec& spec) const;
+  void check_room(int64_t images, size_t bytes) const;
   void insert(const std::shared_ptr<State>& s);
   void number_waiting();
   void end(State& s, JobStatus status, JobError error);

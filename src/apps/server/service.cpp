@@ -26,8 +26,8 @@ class Logged final : public Exchange {
     say(r.status);
     to_->reply(std::move(r));
   }
-  std::shared_ptr<EventStream> stream() override {
-    auto out = to_->stream();
+  std::shared_ptr<EventStream> stream(Headers headers) override {
+    auto out = to_->stream(std::move(headers));
     if (out) say(200);
     return out;
   }
@@ -224,17 +224,23 @@ SettingsSource Service::source() {
           model.is_string() ? model.get<std::string>() : ""};
 }
 
+std::shared_ptr<const Job> Service::submit(const Call& call, JobSpec spec) {
+  spec.client = call.request->remote;
+  return queue_->submit(std::move(spec));
+}
+
 void Service::answer_when_done(const Call& call, JobSpec spec, Render render) {
-  const auto job = queue_->submit(std::move(spec));
+  const auto job = submit(call, std::move(spec));
   if (!options_.keep_orphans) call.exchange->on_leave([this, id = job->id] { queue_->cancel(id); });
   const Route* route = route_of(*call.request, nullptr);
-  queue_->when_finished(job->id, [this, call, render = std::move(render), route](const JobView& v) {
-    codec_.add([call, render, route, v] {
-      Route once = *route;
-      once.handler = [&](const Call& c) { c.reply(render(v)); };
-      guarded(once, call);
-    });
-  });
+  queue_->when_finished(
+      job->id, [this, later = call.waiting(), render = std::move(render), route](const JobView& v) {
+        codec_.add([later, render, route, v] {
+          Route once = *route;
+          once.handler = [&](const Call& c) { c.reply(render(v)); };
+          guarded(once, later);
+        });
+      });
 }
 
 // ---- the worker -------------------------------------------------------------------------------

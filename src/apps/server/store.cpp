@@ -13,6 +13,7 @@
 #include "apps/server/job.h"
 #include "apps/server/random_text.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "io/resize.h"
@@ -74,6 +75,8 @@ Store::Store(std::string folder) : folder_(std::move(folder)) {
   directory_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   require(directory_.number() >= 0, "serve: --out cannot be opened (", std::strerror(errno), ")  ",
           folder_);
+  require(try_lock(directory_.number(), LockFor::writing),
+          "serve: another process writes into --out; name another folder  ", folder_);
   read_folder();
 }
 

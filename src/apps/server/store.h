@@ -31,7 +31,8 @@ struct PictureFacts {
 
 class Store {
  public:
-  // "": no folder. Throws Error where it cannot be made.
+  // "": no folder. It is this store's alone. Throws Error where it cannot be made, or is another
+  // process's.
   explicit Store(std::string folder);
 
   // Names it: YYYYMMDD-HHMMSS-<seed>-<8 digits>. Where the folder takes no more (`fault` says why)
