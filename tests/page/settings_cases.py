@@ -208,6 +208,9 @@ def test_model_that_comes_with_ebb(page):
     for field, value in [("width", "128"), ("height", "128"), ("guidance", "3"), ("steps", "20")]:
         found = page.run(f"return document.getElementById('f-{field}').placeholder")
         assert found == value, (field, found)
+    page.wait("return document.querySelector('#memory').getClientRects().length"
+              " && document.querySelector('#memory-share').value > 0", what="the planned memory")
+    assert page.text("#memory-text").startswith("Memory: 42"), page.text("#memory-text")
     page.type("#prompt", "a red apple")
     page.press("Control", "Enter")
     page.wait_for_pictures(1, seconds=60)

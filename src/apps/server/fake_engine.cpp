@@ -101,6 +101,13 @@ class FakeEngine final : public Engine {
     require(o.prompt != "fail", "fake: the prompt asks for a failure");
     for (int64_t i = first + (skips ? 1 : 0); i < o.n; ++i) make(job, o, i, events);
   }
+  JobMemory plan(const Job& job) override {
+    constexpr int64_t of_pixel = 64, limit = 1'000'000'000;
+    const Size size = size_of(job.spec.flags);
+    const int64_t bytes = of_pixel * size.height * size.width;
+    require(bytes <= limit, "fake: the picture does not fit (", bytes, " bytes of ", limit, ")");
+    return {.bytes = bytes, .limit = limit, .text = str(bytes, " bytes")};
+  }
   void release() override { model_.clear(); }
 
  private:

@@ -49,7 +49,8 @@ struct JobSpec {
   std::set<std::string, std::less<>> given;  // names of settings that the request says
   Json shown = Json::object();               // what clients are told of them: names, no paths
   std::vector<JobInput> inputs;
-  bool keeps = true;  // pictures go to the gallery, and the job survives the process
+  bool keeps = true;        // pictures go to the gallery, and the job survives the process
+  bool gives_urls = false;  // of pictures that are not kept: they outlive what is known of the job
   io::PictureFormat format = io::PictureFormat::png;
   int quality = io::default_quality;
   std::string client;  // for fairness: whose it is

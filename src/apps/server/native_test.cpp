@@ -135,6 +135,41 @@ TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {
   EXPECT_TRUE(server_.get("/ebb/v1/openapi.json").json()["paths"].contains("/ebb/v1/jobs"));
 }
 
+TEST_F(NativeServer, plan__tells_the_memory_and_queues_nothing) {
+  const auto plan = server_.post("/ebb/v1/plan", {{"size", "512x512"}});
+  ASSERT_EQ(plan.status, 200) << plan.body;
+  EXPECT_EQ(plan.json()["bytes"], 64 * 512 * 512);
+  EXPECT_EQ(plan.json()["limit"], 1'000'000'000);
+  EXPECT_TRUE(server_.get("/ebb/v1/jobs").json()["jobs"].empty());
+  const auto large = server_.post("/ebb/v1/plan", {{"size", "4096x4096"}});
+  EXPECT_EQ(large.json()["bytes"], nullptr);
+  EXPECT_NE(large.body.find("does not fit"), std::string::npos) << large.body;
+  EXPECT_EQ(server_.post("/ebb/v1/plan", {{"init", "x"}}).status, 422);
+  const std::string runs = post({{"prompt", "x"}, {"size", "64"}, {"steps", 1000}});
+  EXPECT_EQ(server_.post("/ebb/v1/plan", {{"size", "512x512"}}).json()["text"], nullptr);
+  ask(server_.port(), "DELETE", "/ebb/v1/jobs");
+}
+
+// Pictures that no gallery has go with what is known of their job, but for those that were given
+// out as URLs.
+TEST(server_store, pictures_in_memory__go_with_their_job) {
+  Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.queue.known = 2; });
+  const json body = {{"prompt", "x"}, {"steps", 1}, {"width", 64}, {"height", 64}};
+  const auto made = [&] {
+    EXPECT_EQ(s.post("/sdapi/v1/txt2img", body).status, 200);
+    return "/ebb/v1/images/" + s.service().queue().all()[0].images[0].id;
+  };
+  const std::string first = made();
+  EXPECT_EQ(s.get(first).status, 200);
+  const std::string url = s.post("/v1/images/generations",
+                                 {{"prompt", "x"}, {"size", "64x64"}, {"response_format", "url"}})
+                              .json()["data"][0]["url"];
+  for (int i = 0; i < 4; ++i) made();
+  EXPECT_EQ(s.get(first).status, 404);
+  EXPECT_EQ(s.get(url).status, 200);
+}
+
 TEST_F(NativeServer, inspect__reads_what_a_picture_says) {
   const json done = server_.finished(post(small("a fox")));
   const json body = {{"image", "id:" + done["images"][0]["id"].get<std::string>()}};

@@ -92,8 +92,7 @@ class PipelineEngine final : public Engine {
   void run(const Job& job, int64_t first, JobEvents& events) override {
     if (!context_) context_ = cli::open_device(device_);
     if (job.spec.kind == JobKind::upscale) return upscale(job, events);
-    cli::GenerateFlags o = job.spec.flags;
-    cli::settle(o, [&](std::string_view f) { return job.spec.given.contains(f); });
+    const cli::GenerateFlags o = settled(job);
     const TextToImageRequest request = cli::request_of(o);
     load(o, job, events);
     const ResolvedTextToImage resolved = pipeline_->resolve(request);
@@ -110,6 +109,28 @@ class PipelineEngine final : public Engine {
     }
   }
 
+  // Another model than the loaded one is planned beside it, by its file's header.
+  JobMemory plan(const Job& job) override {
+    if (!context_) context_ = cli::open_device(device_);
+    const cli::GenerateFlags o = settled(job);
+    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
+    const bool is_loaded = pipeline_ && key_of(o) == key_;
+    std::unique_ptr<TextToImage> other;
+    if (!is_loaded) other = pipeline_of(o, cli::parts_of(o));
+    TextToImage& pipeline = is_loaded ? *pipeline_ : *other;
+    JobMemory out;
+    RunEvents run;
+    run.planned = [&](const RunMemory& m) {
+      out = {.bytes = m.peak(), .limit = pipeline.limit(), .text = text_of(m)};
+      throw Cancelled("serve: it was to be planned");
+    };
+    try {
+      pipeline.run(pipeline.resolve(cli::request_of(o)), run);
+    } catch (const Cancelled&) {  // nothing has run
+    }
+    return out;
+  }
+
   void release() override {
     preview_ = {};
     pipeline_.reset(), upscaler_.reset();
@@ -117,6 +138,19 @@ class PipelineEngine final : public Engine {
   }
 
  private:
+  static cli::GenerateFlags settled(const Job& job) {
+    cli::GenerateFlags out = job.spec.flags;
+    cli::settle(out, [&](std::string_view f) { return job.spec.given.contains(f); });
+    return out;
+  }
+
+  std::unique_ptr<TextToImage> pipeline_of(const cli::GenerateFlags& o, CheckpointParts parts) {
+    TextToImageOptions options{.keeps_loras = true, .memory = memory_};
+    if (!o.embedding_dir.empty())
+      options.embeddings = text::read_embedding_folder(o.embedding_dir, cli::syntax_of(o));
+    return std::make_unique<TextToImage>(std::move(parts), *context_, options);
+  }
+
   void load(const cli::GenerateFlags& o, const Job& job, JobEvents& events) {
     require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
     const std::string key = key_of(o);
@@ -124,10 +158,7 @@ class PipelineEngine final : public Engine {
     events.model(shown_model(job), false);
     CheckpointParts parts = cli::parts_of(o);  // the one before stays good where this throws
     release();
-    TextToImageOptions options{.keeps_loras = true, .memory = memory_};
-    if (!o.embedding_dir.empty())
-      options.embeddings = text::read_embedding_folder(o.embedding_dir, cli::syntax_of(o));
-    pipeline_ = std::make_unique<TextToImage>(std::move(parts), *context_, options);
+    pipeline_ = pipeline_of(o, std::move(parts));
     key_ = key;
     events.model(shown_model(job), true);
   }

@@ -206,6 +206,19 @@ TEST_F(BoxPicture, catalogue_and_menus__have_it_with_its_defaults) {
   EXPECT_EQ(chosen.find("box.safetensors"), 0u) << chosen;
 }
 
+TEST_F(BoxPicture, plan__is_of_this_model_and_grows_with_the_size) {
+  const auto bytes = [&](const char* size) {
+    const auto a = server_->post("/ebb/v1/plan", {{"size", size}, {"steps", 1}});
+    EXPECT_EQ(a.status, 200) << a.body;
+    return a.json()["bytes"].get<int64_t>();
+  };
+  const int64_t small = bytes("128x128");
+  EXPECT_GT(small, 10'000'000);  // its weights alone have more
+  EXPECT_GT(bytes("256x256"), small);
+  of_native({{"prompt", "fox"}, {"steps", 1}});  // it is loaded
+  EXPECT_EQ(bytes("128x128"), small);
+}
+
 TEST_F(SamePicture, skip_before_the_first_picture__leaves_that_one_out) {
   server::Catalogue catalogue({{folder_ / "models", {}}});
   const auto engine = engine_of(catalogue);

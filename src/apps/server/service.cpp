@@ -131,6 +131,10 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
   const std::string jobs =
       options_.out.empty() ? "" : (std::filesystem::path(options_.out) / ".jobs").string();
   queue_ = std::make_unique<Queue>(options_.queue, jobs, [this](const std::string& s) { say(s); });
+  queue_->when_forgotten([this](const JobView& v) {
+    if (v.job->spec.keeps || v.job->spec.gives_urls) return;
+    for (const JobImage& i : v.images) store_.remove(i.id);
+  });
   for (const Dialect* d : all_dialects())
     for (Route& r : d->routes()) {
       if (!r.fault) r.fault = d->fault;
@@ -227,6 +231,25 @@ SettingsSource Service::source() {
 std::shared_ptr<const Job> Service::submit(const Call& call, JobSpec spec) {
   spec.client = call.request->remote;
   return queue_->submit(std::move(spec));
+}
+
+void Service::answer_plan(const Call& call, JobSpec spec) {
+  auto job = std::make_shared<Job>();
+  job->spec = std::move(spec);
+  const Route* route = route_of(*call.request, nullptr);
+  const bool is_idle = queue_->run_idle([this, later = call.waiting(), job, route] {
+    Route once = *route;
+    once.handler = [&](const Call& c) {
+      try {
+        const JobMemory m = engine_->plan(*job);
+        c.reply({{"bytes", m.bytes}, {"limit", m.limit}, {"text", m.text}});
+      } catch (const Error& e) {  // as where it does not fit
+        c.reply({{"bytes", nullptr}, {"limit", nullptr}, {"text", e.what()}});
+      }
+    };
+    guarded(once, later);
+  });
+  if (!is_idle) call.reply({{"bytes", nullptr}, {"limit", nullptr}, {"text", nullptr}});
 }
 
 void Service::answer_when_done(const Call& call, JobSpec spec, Render render) {

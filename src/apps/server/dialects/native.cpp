@@ -94,6 +94,16 @@ void post_job(const Call& c, JsonReader& r) {
   c.reply(job_json(*c.service.queue().find(job->id)), 202);
 }
 
+void plan(const Call& c, JsonReader& r) {
+  SettingsBuilder builder(c.service.source());
+  for (const auto& [name, value] : r.object().items()) {
+    if (name == "init" || name == "mask" || name == "control")
+      fail_field(name, "a plan is of a prompt alone");
+    builder.set(name, value);
+  }
+  c.service.answer_plan(c, builder.finish());
+}
+
 void delete_job(const Call& c) {
   job_of(c);
   c.service.queue().cancel(c.parts.at(0));
@@ -231,6 +241,7 @@ void health(const Call& c) {
 std::vector<Route> routes() {
   return {
       {"POST", "/ebb/v1/jobs", with_json(post_job), On::codec, large_body},
+      {"POST", "/ebb/v1/plan", with_json(plan)},
       {"GET", "/ebb/v1/jobs",
        [](const Call& c) {
          c.reply({{"jobs", jobs_json(c.service)}});

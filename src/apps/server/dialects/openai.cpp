@@ -105,6 +105,7 @@ Wanted read_common(const Call& c, SettingsBuilder& to, JsonReader& r) {
   set_quality(to, out.quality);
   out.format = r.text("output_format").value_or("png");
   out.url = r.text("response_format").value_or("b64_json") == "url";
+  to.spec().gives_urls = out.url;
   out.background = r.text("background").value_or("");
   if (out.background == "transparent")
     throw HttpFault(400, "invalid_value", "background: pictures are not transparent", "background");
