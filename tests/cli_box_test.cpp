@@ -89,7 +89,7 @@ TEST_F(CliBox, file_that_is_named_or_converted__says_its_guidance) {
   const std::string box = model_in_the_box(), copy = folder_ / "copy.safetensors";
   picture("a", "--prompt fox --steps 1 --model " + box);
   EXPECT_NE(said_.text.find(said), said_.text.npos) << said_.text;
-  const Output converted = run_program(str("convert ", box, " ", copy, " --to original"));
+  const Output converted = run_program(str("convert ", box, " ", copy, " --layout original"));
   ASSERT_EQ(converted.code, 0) << converted.text;
   picture("b", "--prompt fox --steps 1 --model " + copy);
   EXPECT_NE(said_.text.find(said), said_.text.npos) << said_.text;

@@ -88,6 +88,7 @@ struct Job {
   JobSpec spec;
   double created = 0;       // Unix time
   int64_t done_before = 0;  // pictures of an earlier process
+  bool of_before = false;   // that process may have stored more than these
   mutable std::atomic<bool> cancel = false, skip = false;
 };
 

@@ -1,6 +1,7 @@
 // The native protocol: jobs, events, the gallery, and the queue that survives the process.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 #include "apps/server/base64.h"
@@ -218,6 +219,38 @@ TEST(server_queue, restart__goes_on_with_the_jobs_that_waited) {
   for (const auto& entry : std::filesystem::directory_iterator(folder / "out/.jobs"))
     left += entry.exists();
   EXPECT_EQ(left, 0u);
+}
+
+// Killed between a picture and the note that it is there.
+TEST(server_queue, picture_that_was_stored__is_not_made_twice) {
+  Folder folder;
+  const auto job_file = [&] {
+    for (const auto& e : std::filesystem::directory_iterator(folder / "out/.jobs"))
+      if (e.path().extension() == ".json") return e.path().string();
+    return std::string();
+  };
+  std::string id, file, before;
+  {
+    TestServer s(folder.path(), 30);
+    id = id_of(s.post("/ebb/v1/jobs", small("one", 3)));
+    file = job_file(), before = file_bytes(file);
+    while (s.get("/ebb/v1/jobs/" + id).json()["images"].size() < 2)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  put_file(file, before);
+  put_file(folder / "out/20261127-050000-7-1a2b3c4d.png.part", "x");
+  TestServer s(folder.path(), 1);
+  const json done = s.finished(id);
+  EXPECT_EQ(done["status"], "completed");
+  const json images = s.get("/ebb/v1/images").json()["images"];
+  EXPECT_EQ(images.size(), 3u);
+  std::set<std::string> seeds;  // YYYYMMDD-HHMMSS-<seed>-<tag>
+  for (const json& i : images) {
+    const std::string name = i["id"];
+    seeds.insert(name.substr(16, name.rfind('-') - 16));
+  }
+  EXPECT_EQ(seeds, (std::set<std::string>{"5", "6", "7"}));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/20261127-050000-7-1a2b3c4d.png.part"));
 }
 
 TEST(server_queue, full__429_and_clients_take_turns) {

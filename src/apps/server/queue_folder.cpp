@@ -37,6 +37,7 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   job->file = path.stem().string();
   job->created = j.at("created").get<double>();
   job->done_before = j.at("done").get<int64_t>();
+  job->of_before = true;
   s.kind = j.at("kind") == "upscale" ? JobKind::upscale : JobKind::generate;
   s.client = j.at("client").get<std::string>();
   s.format = static_cast<io::PictureFormat>(j.at("format").get<int>());

@@ -27,9 +27,11 @@ nlohmann::json request_of(const std::string& prompt = "a fox") {
 class ServerSecurity : public ::testing::Test {
  protected:
   void TearDown() override {
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_EQ(server_.get("/internal/ping").status, 200);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    int status = 0;  // a test may have had all connections of its address, which are just closing
+    while (status != 200 && std::chrono::steady_clock::now() < end)
+      status = server_.get("/internal/ping").status;
+    EXPECT_EQ(status, 200);
   }
   size_t jobs() { return server_.service().queue().all().size(); }
   HttpAnswer raw(const std::string& bytes) const {

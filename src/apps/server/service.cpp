@@ -6,6 +6,7 @@
 
 #include "apps/server/fault.h"
 #include "apps/server/page.h"
+#include "base/hash.h"
 #include "base/names.h"
 #include "core/out_of_memory.h"
 #include "diffusion/solver/run.h"
@@ -55,6 +56,14 @@ std::vector<uint8_t> encoded(Service& s, const Job& job, const MadePicture& p) {
   }
 }
 
+// By which a process that goes on with a job knows which of its pictures are stored.
+std::string tag_of(const Job& job, int64_t index) {
+  char out[9];
+  std::snprintf(out, sizeof out, "%08x",
+                static_cast<unsigned>(fnv1a(str(job.file, '/', index)) & 0xffffffff));
+  return out;
+}
+
 // What the engine tells of a job, to the queue and the store.
 class Running final : public JobEvents {
  public:
@@ -82,7 +91,11 @@ class Running final : public JobEvents {
         std::string fault;
         auto bytes = encoded(s, *job, p);
         JobImage image{.index = p.index, .seed = p.seed};
-        image.id = s.store().add(std::move(bytes), spec.format, p.seed, spec.keeps, &fault);
+        const std::string tag = tag_of(*job, p.index);
+        if (job->of_before) image.id = s.store().with_tag(tag);
+        if (image.id.empty())
+          image.id =
+              s.store().add(std::move(bytes), {spec.format, p.seed, spec.keeps, tag}, &fault);
         if (const auto at = p.text.find("parameters"); at != p.text.end())
           image.parameters = at->second;
         if (!fault.empty()) s.queue().warn(*job, fault);
@@ -289,7 +302,11 @@ void Service::run_job(const std::shared_ptr<Job>& job) {
     queue_->finish(*job, JobStatus::failed, {status, code, sentence});
   };
   try {
-    engine_->run(*job, job->done_before, events);
+    int64_t first = job->done_before;
+    while (job->of_before && first < job->spec.images() &&
+           !store_.with_tag(tag_of(*job, first)).empty())
+      ++first;
+    if (first < job->spec.images()) engine_->run(*job, first, events);
     queue_->finish(*job, JobStatus::completed);
   } catch (const Cancelled&) {
     queue_->finish(*job, JobStatus::cancelled);
