@@ -111,7 +111,7 @@ def case_load(args):
         yield row("memory, idle", before, "MB")
         yield from spread("ping, idle", timed(lambda: client.get("/internal/ping"), 500),
                           (None, None))
-        with Held(server.port, streams) as read, Held(server.port, requests) as held:
+        with Held(server.port, streams) as read, Held(server.port, requests, network=1) as held:
             time.sleep(1)
             refused, waits = held.statuses.get("429", 0), client.get("/internal/pending-tasks")
             alive = len(streams) + len(requests) - held.statuses.get("cut off", 0)
@@ -146,7 +146,7 @@ def case_watchers(args):
         job_seconds(client, 10)
         for _ in range(4):
             alone.append(job_seconds(client, 100))
-            with Held(server.port, watchers), Held(server.port, polls, every=0.5):
+            with Held(server.port, watchers), Held(server.port, polls, every=0.5, network=1):
                 watched.append(job_seconds(client, 100))
     one, many = statistics.median(alone) * 1e3, statistics.median(watched) * 1e3
     yield row("a step of 20 ms, alone", one, "ms")

@@ -69,13 +69,15 @@ def request_text(method, path, body=None):
 
 class Held:
     """Connections that are held open by another process, which reads what comes. `requests`: what
-    each of them sends; `every`: seconds after which it is sent again, 0: never."""
+    each of them sends; `every`: seconds after which it is sent again, 0: never; `network`: of their
+    addresses, another one for each who holds some, as the server counts by address."""
 
-    def __init__(self, port, requests, every=0):
+    def __init__(self, port, requests, every=0, network=0):
         self.statuses = multiprocessing.Manager().dict()
         self.begun = multiprocessing.Event()
         self.process = multiprocessing.Process(
-            target=hold, args=(port, requests, every, self.begun, self.statuses), daemon=True)
+            target=hold, args=(port, (requests, every, network), self.begun, self.statuses),
+            daemon=True)
 
     def __enter__(self):
         self.process.start()
@@ -88,12 +90,13 @@ class Held:
         self.process.join()
 
 
-def hold(port, requests, every, begun, statuses):
-    """Of a process. 48 connections have an address, as the server counts them by address."""
+def hold(port, what, begun, statuses):
+    """Of a process. 48 connections have an address."""
+    requests, every, network = what
     waiting, due = selectors.DefaultSelector(), []
     for i, text in enumerate(requests):
         s = socket.create_connection(("127.0.0.1", port), timeout=20,
-                                     source_address=(f"127.0.0.{2 + i // 48}", 0))
+                                     source_address=(f"127.0.{network}.{2 + i // 48}", 0))
         s.sendall(text)
         s.setblocking(False)
         waiting.register(s, selectors.EVENT_READ)
