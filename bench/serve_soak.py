@@ -184,7 +184,8 @@ def after(server, load, threads, idle, memory, pings):
         yield f"soak: memory, median of the {name} fifth", value, "MB"
     yield "soak: memory, when all have left", server.memory_mb(), "MB"
     _, second, *_, last = fifths(memory)  # the first fills what is kept: events, finished jobs
-    yield "soak: memory, growth from the second fifth to the last", (last / second - 1) * 100, "%", 1
+    growth = (last / second - 1) * 100
+    yield "soak: memory, growth from the second fifth to the last", growth, "%", 1
     yield "soak: descriptors, when all have left", server.descriptors(), ""
     yield "soak: requests answered or left", sum(load.counts.values()), ""
     yield "soak: faults", len(load.faults), "", 0
