@@ -21,7 +21,7 @@ import sys
 import time
 
 import serve_soak
-from serve_client import Client, Held, Server, job, request_text
+from serve_client import Client, Held, job, request_text, serving
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -58,7 +58,7 @@ def case_overhead(args):
                 "override_settings": {"samples_format": format}}
         client.post("/sdapi/v1/txt2img", body)
 
-    with Server(args.program) as server:
+    with serving(args.program) as server:
         client = Client(server.port)
         for side, times, limits in [(8, 300, (3, 10)), (512, 100, (None, None)),
                                     (1024, 30, (None, None))]:
@@ -70,7 +70,7 @@ def case_overhead(args):
 def case_interrupt(args):
     """From the request until the job is over; steps take 100 ms."""
     step, late, left = 0.1, [], []
-    with Server(args.program, 100) as server:
+    with serving(args.program, 100) as server:
         client, other = Client(server.port), Client(server.port)
         for i in range(20):
             one = client.post("/ebb/v1/jobs", job(1000))["id"]
@@ -105,13 +105,13 @@ def case_load(args):
     requests = [request_text("POST", "/sdapi/v1/txt2img",
                              {"prompt": f"waits {i}", "steps": 1000, "width": 64, "height": 64})
                 for i in range(184)]
-    with Server(args.program, 50) as server:
+    with serving(args.program, 50) as server:
         client = Client(server.port)
         before = server.memory_mb()
         yield row("memory, idle", before, "MB")
         yield from spread("ping, idle", timed(lambda: client.get("/internal/ping"), 500),
                           (None, None))
-        with Held(server.port, streams) as read, Held(server.port, requests) as held:
+        with Held(server.port, streams) as read, Held(server.port, requests, network=1) as held:
             time.sleep(1)
             refused, waits = held.statuses.get("429", 0), client.get("/internal/pending-tasks")
             alive = len(streams) + len(requests) - held.statuses.get("cut off", 0)
@@ -141,12 +141,12 @@ def case_watchers(args):
     watchers = [request_text("GET", "/ebb/v1/events")] * 64
     polls = [request_text("GET", "/sdapi/v1/progress")] * 36
     alone, watched = [], []
-    with Server(args.program, 20) as server:
+    with serving(args.program, 20) as server:
         client = Client(server.port)
         job_seconds(client, 10)
         for _ in range(4):
             alone.append(job_seconds(client, 100))
-            with Held(server.port, watchers), Held(server.port, polls, every=0.5):
+            with Held(server.port, watchers), Held(server.port, polls, every=0.5, network=1):
                 watched.append(job_seconds(client, 100))
     one, many = statistics.median(alone) * 1e3, statistics.median(watched) * 1e3
     yield row("a step of 20 ms, alone", one, "ms")
@@ -157,7 +157,7 @@ def case_watchers(args):
 def case_start(args):
     ping, page = [], []
     for _ in range(10):
-        with Server(args.program) as server:
+        with serving(args.program) as server:
             server.kill()
             begin = time.monotonic()
             ping.append(server.start())
@@ -170,7 +170,7 @@ def case_start(args):
 
 def case_kill(args):
     """50 jobs, and kill -9 five times among them: each picture is there once."""
-    with Server(args.program, 20) as server:
+    with serving(args.program, 20) as server:
         client = Client(server.port)
         wanted = [f"job {i:02}" for i in range(50)]
         for prompt in wanted:

@@ -1,4 +1,4 @@
-"""A server of `ebb serve --engine fake`, and clients of it that hold connections open."""
+"""Clients of `ebb serve --engine fake`, and those that hold connections open."""
 
 import http.client
 import json
@@ -7,68 +7,16 @@ import pathlib
 import random
 import selectors
 import socket
-import subprocess
-import tempfile
+import sys
 import time
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests/support"))
+from serve_program import ServeProgram  # noqa: E402
 
 
-class Server:
-    """With a folder of its own; it can be killed and started again."""
-
-    def __init__(self, program, step_ms=0, *flags):
-        self.folder = tempfile.TemporaryDirectory(prefix="ebb_serve_", ignore_cleanup_errors=True)
-        self.port = free_port()
-        self.command = [str(program), "serve", "--engine", "fake", "--step-ms", str(step_ms),
-                        "--port", str(self.port), "--quiet",
-                        "--out", str(pathlib.Path(self.folder.name) / "out"), *flags]
-        self.process = None
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
-        self.folder.cleanup()
-
-    def start(self):
-        """Returns the seconds until it answered a ping."""
-        begin = time.monotonic()
-        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.PIPE)
-        while time.monotonic() - begin < 20 and self.process.poll() is None:
-            try:
-                Client(self.port).get("/internal/ping")
-                return time.monotonic() - begin
-            except OSError:
-                time.sleep(0.002)
-        raise RuntimeError(f"the server does not start: {self.process.stderr.read1(2000)}")
-
-    def kill(self):
-        if self.process:
-            self.process.kill()
-            self.process.wait()
-            self.process.stderr.close()
-            self.process = None
-
-    def memory_mb(self):
-        """What of it lies in memory."""
-        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        return 0
-
-    def descriptors(self):
-        return len(list(pathlib.Path(f"/proc/{self.process.pid}/fd").iterdir()))
-
-    def threads(self):
-        return len(list(pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()))
+def serving(program, step_ms=0):
+    return ServeProgram(program, "--quiet", step_ms=step_ms)
 
 
 class Client:
@@ -121,13 +69,15 @@ def request_text(method, path, body=None):
 
 class Held:
     """Connections that are held open by another process, which reads what comes. `requests`: what
-    each of them sends; `every`: seconds after which it is sent again, 0: never."""
+    each of them sends; `every`: seconds after which it is sent again, 0: never; `network`: of their
+    addresses, another one for each who holds some, as the server counts by address."""
 
-    def __init__(self, port, requests, every=0):
+    def __init__(self, port, requests, every=0, network=0):
         self.statuses = multiprocessing.Manager().dict()
         self.begun = multiprocessing.Event()
         self.process = multiprocessing.Process(
-            target=hold, args=(port, requests, every, self.begun, self.statuses), daemon=True)
+            target=hold, args=(port, (requests, every, network), self.begun, self.statuses),
+            daemon=True)
 
     def __enter__(self):
         self.process.start()
@@ -140,12 +90,13 @@ class Held:
         self.process.join()
 
 
-def hold(port, requests, every, begun, statuses):
-    """Of a process. 48 connections have an address, as the server counts them by address."""
+def hold(port, what, begun, statuses):
+    """Of a process. 48 connections have an address."""
+    requests, every, network = what
     waiting, due = selectors.DefaultSelector(), []
     for i, text in enumerate(requests):
         s = socket.create_connection(("127.0.0.1", port), timeout=20,
-                                     source_address=(f"127.0.0.{2 + i // 48}", 0))
+                                     source_address=(f"127.0.{network}.{2 + i // 48}", 0))
         s.sendall(text)
         s.setblocking(False)
         waiting.register(s, selectors.EVENT_READ)

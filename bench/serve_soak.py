@@ -6,10 +6,11 @@ import json
 import os
 import random
 import socket
+import statistics
 import threading
 import time
 
-from serve_client import Client, Server, job, request_text
+from serve_client import Client, job, request_text, serving
 
 SMALL = {"prompt": "soak", "steps": 4, "width": 64, "height": 64}
 
@@ -138,11 +139,11 @@ CLIENTS = {"native": 2, "sdapi": 3, "openai": 2, "cancels": 1, "removes": 1,
 
 def soak(program, minutes):
     """Rows of (name, value, unit, limit)."""
-    with Server(program, 20) as server:
+    with serving(program, 20) as server:
         load = Load(server)
         threads = [threading.Thread(target=load.again, args=(getattr(load, name),), daemon=True)
                    for name, number in CLIENTS.items() for _ in range(number)]
-        idle, warm, most, pings = server.memory_mb(), 0, 0, []
+        idle, memory, pings = server.memory_mb(), [], []
         for thread in threads:
             thread.start()
         begin, told = time.monotonic(), 0
@@ -151,18 +152,22 @@ def soak(program, minutes):
             before = time.monotonic()
             client.get("/internal/ping")
             pings.append(time.monotonic() - before)
-            most = max(most, server.memory_mb())
-            warm = warm or (now > minutes * 6) * server.memory_mb()
+            memory.append(server.memory_mb())
             if now - told > 30:
                 told = now
-                print(f"  {now:4.0f} s of {minutes * 60:.0f}, {server.memory_mb():.1f} MB, "
+                print(f"  {now:4.0f} s of {minutes * 60:.0f}, {memory[-1]:.1f} MB, "
                       f"{server.descriptors()} descriptors, {len(load.faults)} faults", flush=True)
             time.sleep(0.2)
-        yield from after(server, load, threads, idle, warm, most, pings)
+        yield from after(server, load, threads, idle, memory, pings)
 
 
-def after(server, load, threads, idle, warm, most, pings):
-    loaded = server.memory_mb()
+def fifths(memory):
+    """The median of each fifth of the time."""
+    return [statistics.median(memory[len(memory) * i // 5:len(memory) * (i + 1) // 5])
+            for i in range(5)]
+
+
+def after(server, load, threads, idle, memory, pings):
     load.stop.set()
     client = Client(server.port, "127.0.0.251")
     client.json("DELETE", "/ebb/v1/jobs")
@@ -174,11 +179,13 @@ def after(server, load, threads, idle, warm, most, pings):
         print(f"  {fault}")
     pings.sort()
     yield "soak: memory, before", idle, "MB"
-    yield "soak: memory, after a tenth of the time", warm, "MB"
-    yield "soak: memory, most", most, "MB", 150
-    yield "soak: memory, at the end under load", loaded, "MB"
+    yield "soak: memory, most", max(memory), "MB", 150
+    for name, value in zip(["first", "second", "third", "fourth", "last"], fifths(memory)):
+        yield f"soak: memory, median of the {name} fifth", value, "MB"
     yield "soak: memory, when all have left", server.memory_mb(), "MB"
-    yield "soak: memory, growth behind the first tenth", loaded - warm, "MB", 5
+    _, second, *_, last = fifths(memory)  # the first fills what is kept: events, finished jobs
+    growth = (last / second - 1) * 100
+    yield "soak: memory, growth from the second fifth to the last", growth, "%", 1
     yield "soak: descriptors, when all have left", server.descriptors(), ""
     yield "soak: requests answered or left", sum(load.counts.values()), ""
     yield "soak: faults", len(load.faults), "", 0

@@ -50,9 +50,8 @@ Counts count(const Tensor& image) {
 TEST_F(CliBox, without_a_model__takes_the_one_that_comes_with_it) {
   const Tensor image = picture("a", "--prompt 'a red apple' --steps 4");
   EXPECT_EQ(image.shape(), (Shape{128, 128, 3}));
-  EXPECT_NE(said_.text.find("takes the one that comes with ebb, with --guidance 3"),
-            said_.text.npos)
-      << said_.text;
+  EXPECT_NE(said_.text.find("takes the one that comes with ebb"), said_.text.npos) << said_.text;
+  EXPECT_NE(said_.text.find("takes --guidance 3, as its file says"), said_.text.npos) << said_.text;
   EXPECT_NE(said_.text.find("share/ebb/box.safetensors"), said_.text.npos) << said_.text;
   EXPECT_EQ(said_.text.find("guessed"), said_.text.npos) << said_.text;
   const auto pixels = image.span<uint8_t>();
@@ -74,8 +73,26 @@ TEST(model_in_the_box, missing__names_all_places) {
 }
 
 TEST_F(CliBox, guidance__is_what_the_flag_says) {
-  picture("a", "--prompt 'a red apple' --steps 1 --guidance 1.5");
-  EXPECT_NE(said_.text.find("with --guidance 1.5"), said_.text.npos) << said_.text;
+  const Tensor image = picture("a", "--prompt 'a red apple' --steps 1 --guidance 3");
+  EXPECT_EQ(said_.text.find("as its file says"), said_.text.npos) << said_.text;
+  picture("b", "--prompt 'a red apple' --steps 1 --rules cfg:scale=3");
+  EXPECT_EQ(said_.text.find("as its file says"), said_.text.npos) << said_.text;
+  const Tensor open = picture("c", "--prompt 'a red apple' --steps 1");
+  EXPECT_TRUE(std::ranges::equal(image.span<uint8_t>(), open.span<uint8_t>()));
+  const Tensor more = picture("d", "--prompt 'a red apple' --steps 1 --guidance 7");
+  EXPECT_FALSE(std::ranges::equal(image.span<uint8_t>(), more.span<uint8_t>()));
+}
+
+// Whoever names the file, or a copy of it, gets what suits it.
+TEST_F(CliBox, file_that_is_named_or_converted__says_its_guidance) {
+  const std::string said = "takes --guidance 3, as its file says";
+  const std::string box = model_in_the_box(), copy = folder_ / "copy.safetensors";
+  picture("a", "--prompt fox --steps 1 --model " + box);
+  EXPECT_NE(said_.text.find(said), said_.text.npos) << said_.text;
+  const Output converted = run_program(str("convert ", box, " ", copy, " --layout original"));
+  ASSERT_EQ(converted.code, 0) << converted.text;
+  picture("b", "--prompt fox --steps 1 --model " + copy);
+  EXPECT_NE(said_.text.find(said), said_.text.npos) << said_.text;
 }
 
 TEST_F(CliBox, colours__are_those_of_the_prompt) {

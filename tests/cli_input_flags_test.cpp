@@ -59,8 +59,9 @@ TEST_F(CliInputFlags, control_with_empty_parts__is_refused) {
     return error(str("--control-model ", map, " --control ", text));
   };
   const std::string begin = "generate: --control: ";
-  EXPECT_EQ(control("=" + map), str(begin, "no kind stands before the =: none, canny, invert or ",
-                                    "threshold (got '=", map, "')"));
+  EXPECT_EQ(control("=" + map),
+            str(begin, "no kind stands before the =: one of none, canny, invert, ",
+                "threshold (got '=", map, "')"));
   EXPECT_EQ(control("none="), begin + "no image stands behind the = (got 'none=')");
   EXPECT_EQ(control("none/=" + map),
             str(begin, "no task stands behind the / (got 'none/=", map, "')"));

@@ -13,6 +13,7 @@
 #include "pipeline/image_encoder.h"
 #include "pipeline/latent_space.h"
 #include "pipeline/open_files.h"
+#include "pipeline/suggested_guidance.h"
 #include "pipeline/upscaler.h"
 #include "train/model_weights.h"
 
@@ -159,6 +160,7 @@ CheckpointParts load_parts(const PartFiles& files,
       .tokenizer = layout.tokenizer,
       .scheduler = std::move(scheduler),
       .zeros_for_empty = layout.zeros_for_empty};
+  out.guidance = suggested_guidance(*open.get(layout.denoiser, {.averaged = files.averaged}));
   check_reads_text(out.denoiser, layout.denoiser, "--model", open);
   if (is_folder(files.model)) take_config(out.denoiser, layout.denoiser);
   take_latent_scaling(out.denoiser, layout);

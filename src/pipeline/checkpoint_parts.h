@@ -25,6 +25,7 @@ struct CheckpointParts {
   std::optional<SchedulerConfig> scheduler = {};  // of a folder that has one
   // force_zeros_for_empty_prompt of the folders of diffusers that say it.
   std::optional<bool> zeros_for_empty = {}, refiner_zeros_for_empty = {};
+  std::optional<double> guidance = {};  // that suits it, where the denoiser's file says it
 };
 
 struct PartFiles {

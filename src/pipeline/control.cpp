@@ -108,7 +108,7 @@ ControlText parse_control(const std::string& text) {
     require(!in.task.empty(), flag, ": no task stands behind the / (got '", text, "')");
   }
   require(!in.kind.empty(), flag, ": no kind stands before the ", in.task.empty() ? '=' : '/',
-          ": none, canny, invert or threshold (got '", text, "')");
+          ": one of ", listed(control_kinds()), " (got '", text, "')");
   const std::string behind = text.substr(equals + 1);
   require(!behind.empty() && behind[0] != ':', flag, ": no image stands behind the = (got '", text,
           "')");
@@ -126,22 +126,32 @@ ControlInput read_control(const std::string& text) {
   return std::move(out.input);
 }
 
-Tensor control_image(std::string_view kind, const Tensor& image) {
+const std::vector<std::string>& control_kinds() {
+  static const std::vector<std::string> kinds = {"none", "canny", "invert", "threshold"};
+  return kinds;
+}
+
+Tensor control_image(std::string_view kind, const Tensor& image, const ControlThresholds& t) {
   const std::string k = small_letters(kind);
   if (k == "none") return image;
-  if (k == "canny") return io::canny(image, {});
+  if (k == "canny") {
+    const io::Canny usual;
+    return io::canny(image, {.low = t.a < 0 ? usual.low : static_cast<int>(t.a),
+                             .high = t.b < 0 ? usual.high : static_cast<int>(t.b)});
+  }
+  const int64_t level = t.a < 0 ? 127 : t.a;
   if (k == "invert" || k == "threshold") {
     const Tensor from = k == "threshold" ? io::convert_channels(image, 1) : image;
     Tensor out(DType::u8, from.shape());
     const bool invert = k == "invert";
     std::ranges::transform(from.span<uint8_t>(), out.span<uint8_t>().begin(), [&](uint8_t v) {
-      return static_cast<uint8_t>(invert ? 255 - v : v > 127 ? 255 : 0);
+      return static_cast<uint8_t>(invert ? 255 - v : v > level ? 255 : 0);
     });
     return out;
   }
-  fail("control: '", kind,
-       "' is not among none, invert, threshold and canny; maps of depth, poses, segments and the "
-       "like come from networks that ebb does not have: give the finished map as none=IMAGE");
+  fail("control: '", kind, "' is not among ", listed(control_kinds()),
+       "; maps of depth, poses, segments and the like come from networks that ebb does not have: "
+       "give the finished map as none=IMAGE");
 }
 
 std::vector<nn::Condition> conditions_of(const LoadedModel& m) {

@@ -49,9 +49,17 @@ ControlText parse_control(const std::string& text);
 // The same, with the image. Throws Error.
 ControlInput read_control(const std::string& text);
 
-// What a kind makes of an image: none, invert, threshold, canny. Others need networks that ebb
-// does not have: the Error says so.
-Tensor control_image(std::string_view kind, const Tensor& image);
+// What can be made of an image: "none", "canny" and so on.
+const std::vector<std::string>& control_kinds();
+// Negative: the usual ones.
+struct ControlThresholds {
+  int64_t a = -1;  // of canny, the lower one (100); of threshold, above which it is white (127)
+  int64_t b = -1;  // of canny, the upper one (200)
+};
+// What a kind makes of an image. Kinds that are not among these need networks that ebb does not
+// have: the Error says so.
+Tensor control_image(std::string_view kind, const Tensor& image,
+                     const ControlThresholds& thresholds = {});
 
 // Of a file, which may be a control LoRA on the denoiser. Throws Error that says what the file has
 // instead.

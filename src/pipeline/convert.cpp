@@ -24,6 +24,7 @@
 #include "pipeline/load_model.h"
 #include "pipeline/merged_weights.h"
 #include "pipeline/scheduler_config.h"
+#include "pipeline/suggested_guidance.h"
 #include "train/model_weights.h"
 
 namespace ebb {
@@ -461,6 +462,7 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
     auto metadata =
         folder ? std::map<std::string, std::string>{{"format", "pt"}} : metadata_of(diffusion);
     if (!folder) metadata.merge(resolution_metadata(moved.list[0]));
+    if (!folder) metadata.merge(guidance_metadata(*moved.components[0].first->file));
     if (o.trained) metadata.insert(o.trained->metadata.begin(), o.trained->metadata.end());
     w.add(path, std::move(metadata));
   }

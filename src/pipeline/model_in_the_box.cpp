@@ -1,5 +1,7 @@
 #include "pipeline/model_in_the_box.h"
 
+#include <utility>
+
 #include "base/error.h"
 
 namespace ebb {
@@ -17,13 +19,18 @@ std::vector<fs::path> box_places() {
   return out;
 }
 
-std::string model_in_the_box(const std::vector<fs::path>& places) {
-  std::string looked;
+std::optional<std::string> find_model_in_the_box(const std::vector<fs::path>& places) {
   for (const fs::path& place : places) {
     std::error_code error;
     if (fs::is_regular_file(place, error)) return place.string();
-    looked += "  " + place.string();
   }
+  return {};
+}
+
+std::string model_in_the_box(const std::vector<fs::path>& places) {
+  if (auto found = find_model_in_the_box(places)) return std::move(*found);
+  std::string looked;
+  for (const fs::path& place : places) looked += "  " + place.string();
   fail(
       "generate: --model FILE must name a checkpoint: the model that comes with ebb is in none of ",
       places.size(), " places", looked);

@@ -25,9 +25,16 @@ void choose_consistency(GenerateOptions& o, const CheckpointParts& parts, Choice
                           o.guidance, "; flags say others"));
 }
 
-// Rules say how much guidance there is.
-void choose_guidance(GenerateOptions& o) {
-  if (o.guidance_open && !o.rules.empty()) o.guidance = no_guidance;
+// Rules say how much guidance there is; without them the checkpoint's file may.
+void choose_guidance(GenerateOptions& o, const CheckpointParts& parts, ChoiceTexts& out) {
+  if (!o.guidance_open) return;
+  if (!o.rules.empty()) {
+    o.guidance = no_guidance;
+  } else if (parts.guidance) {
+    o.guidance = *parts.guidance;
+    out.notes.push_back(
+        str("model: takes --guidance ", o.guidance, ", as its file says; the flag says another"));
+  }
 }
 
 void choose_sampler(GenerateOptions& o, const CheckpointParts& parts, ChoiceTexts& out) {
@@ -75,7 +82,7 @@ void choose_schedule(GenerateOptions& o, const CheckpointParts& parts, ChoiceTex
 
 ChoiceTexts choose_open(GenerateOptions& o, const CheckpointParts& parts) {
   ChoiceTexts out;
-  choose_guidance(o);
+  choose_guidance(o, parts, out);
   choose_sampler(o, parts, out);
   choose_own_schedule(o, parts.denoiser);
   choose_schedule(o, parts, out);

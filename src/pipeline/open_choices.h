@@ -18,8 +18,9 @@ struct ChoiceTexts {
   std::vector<std::string> warnings = {};
   std::vector<std::string> notes = {};  // what was chosen, and how to choose otherwise
 };
-// A folder of diffusers says its sampler and its levels, in its own dialect; that it is a latent
-// consistency model counts in all of them. Throws Error for options that cannot be parsed.
+// A file may say the guidance that suits it. A folder of diffusers says its sampler and its levels,
+// in its own dialect; that it is a latent consistency model counts in all of them. Throws Error for
+// options that cannot be parsed.
 ChoiceTexts choose_open(GenerateOptions& options, const CheckpointParts& parts);
 
 }  // namespace ebb

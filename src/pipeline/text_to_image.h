@@ -144,6 +144,7 @@ class TextToImage {
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {},
                 const NextImages& next = {});
   const Context& context() const { return context_; }
+  int64_t limit() const;  // bytes of the device that a run may take
 
  private:
   void apply_loras(const ResolvedTextToImage& r);
@@ -173,7 +174,6 @@ class TextToImage {
   MemoryChoice measures(const ResolvedTextToImage& r, const Sketch& s);
   RunMemory fit_batch(ResolvedTextToImage& r, const Sketch& s);
   RunMemory planned(ResolvedTextToImage& r);
-  int64_t limit() const;
   void release();
   std::vector<TextStage*> text_stages() const;
   LatentDecoder& decoder(DType dtype);

@@ -1,9 +1,7 @@
 #include "train/run_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -11,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/lock.h"
 #include "io/file.h"
 #include "io/picture_file.h"
 #include "train/checkpoint.h"
@@ -65,12 +64,12 @@ std::string sample_file(const std::string& folder, int64_t step) {
 
 namespace {
 
-// `operation`: LOCK_EX to write; LOCK_SH to look whether somebody does, as several may at once.
-// None where there is no folder yet, or its file system knows no locks.
-RunLock lock_run_folder(const std::string& folder, int operation) {
+// For reading: to look whether somebody writes. None where there is no folder yet, or its file
+// system knows no locks.
+RunLock lock_run_folder(const std::string& folder, LockFor use) {
   RunLock lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  require(!lock || ::flock(lock.number(), operation | LOCK_NB) == 0 || errno != EWOULDBLOCK,
-          "out: another process is training in the folder  ", folder);
+  require(!lock || try_lock(lock.number(), use), "out: another process is training in the folder  ",
+          folder);
   return lock;
 }
 
@@ -116,7 +115,7 @@ void put_aside_halves(const std::string& folder, const std::function<void(std::s
 }  // namespace
 
 void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
-  lock_run_folder(folder, LOCK_SH);
+  lock_run_folder(folder, LockFor::reading);
   io::check_can_fill(folder, "out");
   if (resume) {
     last_checkpoint(folder);
@@ -141,7 +140,7 @@ void check_run_folder(const std::string& folder, bool resume, bool overwrite) {
 RunLock begin_run_folder(const std::string& folder, bool overwrite,
                          const std::function<void(std::string_view)>& say) {
   io::make_folder(folder, "out");
-  RunLock lock = lock_run_folder(folder, LOCK_EX);
+  RunLock lock = lock_run_folder(folder, LockFor::writing);
   std::error_code error;
   std::vector<fs::path> gone;
   if (!overwrite)

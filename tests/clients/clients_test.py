@@ -16,8 +16,8 @@ import threading
 import time
 import traceback
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "page"))
-from page_server import PageServer  # noqa: E402
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from serve_program import ServeProgram  # noqa: E402
 
 SKIPPED = 77
 
@@ -152,7 +152,7 @@ def test_openai_errors_and_models(port):
 def run_case(case, program):
     """What is wrong; empty: nothing."""
     try:
-        with PageServer(program, "--quiet", step_ms=10) as server:
+        with ServeProgram(program, "--quiet", step_ms=10) as server:
             case(server.port)
         return ""
     except Exception as e:  # of a client: any

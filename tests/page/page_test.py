@@ -4,7 +4,8 @@
 Usage: page_test.py PROGRAM [--screens FOLDER] [--only TEXT]
 
 Cases are the functions named `test_*` in the files *_cases.py of this folder. A case is called
-with a Page, whose server is fresh; its attribute `server` says flags and the time of a step.
+with a Page, whose server is fresh; its attribute `server` says flags, the engine and the time of a
+step.
 Skipped, with exit code 77, where Chromium or chromedriver is not installed
 (Debian: apt-get install chromium-headless-shell chromium-driver).
 """
@@ -17,8 +18,8 @@ import time
 import traceback
 from urllib.parse import urlparse
 
-from page_server import PageServer
 from webdriver import Browser, programs
+from serve_program import ServeProgram  # which webdriver finds
 
 SKIPPED = 77
 # Keeps what the page posts, so that cases can look at it.
@@ -137,8 +138,9 @@ def run_case(name, case, args):
     flags, expected = getattr(case, "server", {}), getattr(case, "expected", [])
     browser = Browser()
     try:
-        with PageServer(args.program, *flags.get("flags", []),
-                        step_ms=flags.get("step_ms", 40), files=flags.get("files")) as server:
+        with ServeProgram(args.program, *flags.get("flags", []),
+                          engine=flags.get("engine", "fake"), step_ms=flags.get("step_ms", 40),
+                          files=flags.get("files")) as server:
             try:
                 case(Page(browser, server, args.screens))
                 return list(complaints(browser, server.url, expected))

@@ -198,3 +198,26 @@ def test_defaults_of_a_small_model(page):
     assert page.run("return document.getElementById('f-width').placeholder") == "128"
     assert page.run("return document.getElementById('f-steps').placeholder") == "9"
     assert not page.shown("#negative-field")
+
+
+def test_model_that_comes_with_ebb(page):
+    """Nothing was downloaded: a picture of it, with its own defaults."""
+    page.open()
+    page.ready()
+    page.wait("return document.querySelector('#model').value === 'box'", what="the model")
+    for field, value in [("width", "128"), ("height", "128"), ("guidance", "3"), ("steps", "20")]:
+        found = page.run(f"return document.getElementById('f-{field}').placeholder")
+        assert found == value, (field, found)
+    page.wait("return document.querySelector('#memory').getClientRects().length"
+              " && document.querySelector('#memory-share').value > 0", what="the planned memory")
+    assert page.text("#memory-text").startswith("Memory: 42"), page.text("#memory-text")
+    page.type("#prompt", "a red apple")
+    page.press("Control", "Enter")
+    page.wait_for_pictures(1, seconds=60)
+    page.wait("const i = document.querySelector('#current-image'); return i.complete &&"
+              " i.naturalWidth === 128 && i.src.includes('/images/')", what="the picture")
+    body = page.posted()[0]["body"]
+    assert "size" not in body and "guidance" not in body, body
+
+
+test_model_that_comes_with_ebb.server = {"engine": "models", "flags": ["--device", "cpu"]}

@@ -3,13 +3,17 @@
 import base64
 import json
 import os
+import pathlib
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from serve_program import free_port  # noqa: E402
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", "Control": "\ue009",
@@ -25,12 +29,6 @@ def programs():
     """The paths of (chromedriver, the browser), None for what is not installed."""
     browser = next(filter(None, map(shutil.which, ["chromium-headless-shell", "chromium"])), None)
     return shutil.which("chromedriver"), browser
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Browser:

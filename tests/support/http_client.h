@@ -79,15 +79,15 @@ class Wire {
     }
     return true;
   }
-  // One answer with a Content-Length.
-  HttpAnswer answer() {
+  // One answer with a Content-Length, which of an answer to HEAD has no bytes.
+  HttpAnswer answer(bool has_body = true) {
     HttpAnswer out;
     if (!until("\r\n\r\n")) return out;
     const size_t end = read.find("\r\n\r\n");
     out.head = read.substr(0, end + 2);
     out.status = std::atoi(out.head.substr(9, 3).c_str());
     const std::string length = out.header("content-length");
-    const size_t size = length.empty() ? 0 : std::stoul(length);
+    const size_t size = length.empty() || !has_body ? 0 : std::stoul(length);
     while (read.size() < end + 4 + size && more()) {
     }
     out.body = read.substr(end + 4, size);
@@ -117,7 +117,7 @@ inline HttpAnswer ask(uint16_t port, const std::string& method, const std::strin
                       const std::string& host = "127.0.0.1") {
   Wire wire(port);
   wire.send(http_request(method, target, body, headers, host));
-  return wire.answer();
+  return wire.answer(method != "HEAD");
 }
 
 }  // namespace ebb::testing

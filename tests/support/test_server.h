@@ -11,6 +11,22 @@
 
 namespace ebb::testing {
 
+// What an engine tells of a job, without a server.
+class KeptEvents final : public server::JobEvents {
+ public:
+  explicit KeptEvents(const server::Job& job) : job_(job) {}
+  bool progress(const server::JobProgress&) override { return !job_.cancel && !job_.skip; }
+  bool wants_preview() override { return false; }
+  void preview(const Tensor&) override {}
+  void picture(server::MadePicture p) override { indices.push_back(p.index); }
+  void warn(const std::string&) override {}
+  void model(const std::string&, bool) override {}
+  std::vector<int64_t> indices;  // of the pictures
+
+ private:
+  const server::Job& job_;
+};
+
 class TestServer {
  public:
   using Change = std::function<void(server::ServiceOptions&)>;

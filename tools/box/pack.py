@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Makes a checkpoint of matrices in 8 bits with a scale for each row, and all else in f16.
 
-  pack.py IN.safetensors OUT.safetensors
+  pack.py IN.safetensors OUT.safetensors [GUIDANCE]
+
+GUIDANCE is what suits it where nobody says another; the file says it (metadata ebb.guidance).
 """
 
 import json
@@ -69,9 +71,11 @@ def write(path, tensors, metadata):
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit(__doc__)
     tensors, metadata = read(sys.argv[1])
+    if len(sys.argv) == 4:
+        metadata = dict(sorted({**metadata, "ebb.guidance": f"{float(sys.argv[3]):g}"}.items()))
     out = [t for name, x in tensors for t in packed(name, x)]
     write(sys.argv[2], out, metadata)
     print(f"{os.path.getsize(sys.argv[2]) / 1e6:.1f} MB  {sys.argv[2]}")

@@ -38,7 +38,7 @@ struct GenerateFlags {
   void fields(auto&& f) {
     f("model", model,
       "a checkpoint (.safetensors, .ckpt, .pt), or a folder of diffusers; else the small one that "
-      "comes with ebb, with --guidance 3");
+      "comes with ebb, whose file says --guidance 3");
     f("variant", variant, "of a folder's files that are there in several: fp16");
     f("ema", ema, "the denoiser's moving averages, where the checkpoint has both");
     f("prompt", prompt, "what the picture shows");

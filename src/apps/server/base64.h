@@ -10,6 +10,9 @@
 namespace ebb::server {
 
 std::string base64(std::span<const uint8_t> bytes);
+inline std::string base64(std::string_view bytes) {
+  return base64(std::span(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+}
 // Blanks and line ends may stand anywhere, padding may be missing; none for other signs.
 std::optional<std::string> base64_decoded(std::string_view text);
 

@@ -15,6 +15,7 @@
 #include "pipeline/component.h"
 #include "pipeline/file_hash.h"
 #include "pipeline/file_purpose.h"
+#include "pipeline/suggested_guidance.h"
 #include "pipeline/upscaler.h"
 #include "train/model_weights.h"
 
@@ -51,9 +52,9 @@ FileKind kind_of(const std::vector<Component>& components) {
   return FileKind::model;
 }
 
-ModelDefaults defaults_of(const Component& denoiser) {
-  const GenerateOptions usual = cli::GenerateFlags().generate;
-  ModelDefaults out{.steps = usual.steps, .guidance = usual.guidance};
+ModelDefaults defaults_of(const Component& denoiser, const io::TensorFile& file) {
+  ModelDefaults out;
+  out.guidance = suggested_guidance(file).value_or(out.guidance);
   const auto latents = denoiser.model->latents(denoiser.config);
   const int64_t side = denoiser.config.common().image_size * (latents ? latents->factor : 1);
   if (side > 0) out.size = str(side, 'x', side);
@@ -79,7 +80,7 @@ void read_header(CatalogueFile& f) {
   f.kind = kind_of(components);
   for (const Component& c : components)
     if (c.model->kind == ModelKind::denoiser && f.defaults.size.empty())
-      f.defaults = defaults_of(c);
+      f.defaults = defaults_of(c, file);
   for (const Component& c : components)
     if (c.model->kind == ModelKind::upscaler) f.scale = static_cast<double>(scale_of_upscaler(c));
   for (const auto& [name, text] : summary_of(file, components, f.path))
@@ -122,6 +123,11 @@ std::string_view name_of(FileKind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
+ModelDefaults::ModelDefaults() {
+  const GenerateOptions usual = cli::GenerateFlags().generate;
+  steps = usual.steps, guidance = usual.guidance;
+}
+
 std::string CatalogueFile::model_name() const {
   std::string out = name;
   std::ranges::replace(out, '/', '_');
@@ -142,6 +148,11 @@ void Catalogue::wait_for_scan() const {
   scanned_.wait(lock, [&] { return !scanning_; });
 }
 
+void Catalogue::wait_for_first_scan() const {
+  std::unique_lock lock(mutex_);
+  scanned_.wait(lock, [&] { return scanned_once_; });
+}
+
 bool Catalogue::scanning() const {
   const std::lock_guard lock(mutex_);
   return scanning_;
@@ -158,7 +169,7 @@ void Catalogue::work(const std::stop_token& stop) {
     scan(stop);
     {
       const std::lock_guard lock(mutex_);
-      scanning_ = wanted_;
+      scanning_ = wanted_, scanned_once_ = true;
       scanned_.notify_all();
     }
     hash(stop);
@@ -189,11 +200,13 @@ void Catalogue::scan(const std::stop_token& stop) {
         found.push_back(*old);
         continue;
       }
+      f.of_ebb = folder.of_ebb;
       read_safely(f, folder.kind);
       found.push_back(std::move(f));
     }
   }
-  std::ranges::sort(found, {}, [](const auto& f) { return small_letters(f.name); });
+  std::ranges::stable_sort(
+      found, {}, [](const auto& f) { return std::pair(f.of_ebb, small_letters(f.name)); });
   const std::lock_guard lock(mutex_);
   files_ = std::move(found);
 }
@@ -230,6 +243,7 @@ std::vector<CatalogueFile> Catalogue::all() const {
 
 std::optional<CatalogueFile> Catalogue::lookup(FileKind kind, std::string_view asked) const {
   if (asked.size() > longest_name) return {};
+  wait_for_first_scan();
   const std::vector<CatalogueFile> files = all(kind);
   const std::string text = unslashed(asked), plain = without_hash(text);
   using Match = std::function<bool(const CatalogueFile&)>;
@@ -248,6 +262,13 @@ std::optional<CatalogueFile> Catalogue::lookup(FileKind kind, std::string_view a
   for (const Match& m : matches)
     if (const auto at = std::ranges::find_if(files, m); at != files.end()) return *at;
   return {};
+}
+
+std::optional<CatalogueFile> Catalogue::usual_model() const {
+  wait_for_first_scan();
+  const std::vector<CatalogueFile> models = all(FileKind::model);
+  const auto at = std::ranges::find(models, "", &CatalogueFile::fault);
+  return at == models.end() ? std::nullopt : std::optional(*at);
 }
 
 CatalogueFile Catalogue::find(FileKind kind, std::string_view text,

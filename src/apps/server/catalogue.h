@@ -21,21 +21,23 @@ std::string_view name_of(FileKind kind);  // "model"
 
 // What `ebb generate` takes where nothing says another; of denoisers.
 struct ModelDefaults {
+  ModelDefaults();   // those of models that say nothing of themselves
   std::string size;  // pixels: "512x512"; "" where it is not known
-  int64_t steps = 0;
-  double guidance = 0;
+  int64_t steps;
+  double guidance;
   std::vector<std::string> unused;  // settings without effect on its pictures
 };
 
 struct CatalogueFile {
   FileKind kind = FileKind::model;
-  std::string path;    // where it lies
-  std::string file;    // from its folder on, with / between
-  std::string name;    // that without ending
-  std::string sha256;  // "" until it is known
-  std::string family;  // "Stable Diffusion XL"; "" where it is not known
-  std::string fault;   // why it cannot be used; "" where it can
-  double scale = 0;    // of an upscaler
+  std::string path;     // where it lies
+  std::string file;     // from its folder on, with / between
+  std::string name;     // that without ending
+  std::string sha256;   // "" until it is known
+  std::string family;   // "Stable Diffusion XL"; "" where it is not known
+  std::string fault;    // why it cannot be used; "" where it can
+  bool of_ebb = false;  // the model that comes with the program
+  double scale = 0;     // of an upscaler
   ModelDefaults defaults;
   int64_t bytes = 0, modified = 0;
 
@@ -49,6 +51,7 @@ struct CatalogueFile {
 struct CatalogueFolder {
   std::string path;
   std::optional<FileKind> kind = {};
+  bool of_ebb = false;  // the folder of the model that comes with the program
 };
 
 class Catalogue {
@@ -62,18 +65,21 @@ class Catalogue {
   void wait_for_scan() const;  // until headers are read
   bool scanning() const;
 
-  std::vector<CatalogueFile> all(FileKind kind) const;  // sorted by name
+  std::vector<CatalogueFile> all(FileKind kind) const;  // sorted by name, ebb's own model last
   std::vector<CatalogueFile> all() const;
   // By title, name, file, base name, SHA-256 or its first digits, or path, in this order. Throws
   // HttpFault: 400 "not in the catalogue" with the nearest names, or the file's own fault. `field`:
   // of the request.
   CatalogueFile find(FileKind kind, std::string_view text, const std::string& field) const;
-  // The same; none where there is none.
+  // The same; none where there is none. Both wait for the first scan before they say so.
   std::optional<CatalogueFile> lookup(FileKind kind, std::string_view text) const;
+  // Of a request that names no model: the first one, ebb's own if there is no other. Waits, too.
+  std::optional<CatalogueFile> usual_model() const;
   std::optional<CatalogueFile> by_path(std::string_view path) const;
   const std::vector<CatalogueFolder>& folders() const { return folders_; }
 
  private:
+  void wait_for_first_scan() const;
   void work(const std::stop_token& stop);
   void scan(const std::stop_token& stop);
   void hash(const std::stop_token& stop);
@@ -82,7 +88,7 @@ class Catalogue {
   mutable std::mutex mutex_;
   mutable std::condition_variable_any wake_, scanned_;
   std::vector<CatalogueFile> files_;
-  bool wanted_ = true, scanning_ = true;
+  bool wanted_ = true, scanning_ = true, scanned_once_ = false;
   std::jthread thread_;  // last: it ends before the rest
 };
 

@@ -11,10 +11,19 @@ using nlohmann::json;
 
 class CatalogueOfFiles : public GenerateProgram {
  protected:
+  TestServer::Change folders() const {
+    return [this](auto& o) { o.folders = {{.path = folder_ / "models", .kind = {}}}; };
+  }
+  // The small checkpoint with that metadata, in `models/`.
+  void saying(const std::map<std::string, std::string>& metadata, const std::string& name) const {
+    const auto file = io::TensorFile::open(checkpoint({unet(), text(), autoencoder()}, "plain"));
+    std::vector<io::NamedTensor> tensors;
+    for (const io::TensorEntry& e : file.entries()) tensors.push_back({e.name, file.load(e.name)});
+    io::write_safetensors(folder_ / ("models/" + name + ".safetensors"), tensors, metadata);
+  }
   // The entry of a model in `models/`.
   json model(const std::string& name) const {
-    TestServer server(folder_.path(), 1,
-                      [&](auto& o) { o.folders = {{.path = folder_ / "models", .kind = {}}}; });
+    TestServer server(folder_.path(), 1, folders());
     server.service().catalogue().wait_for_scan();
     const json all = server.get("/ebb/v1/catalogue").json();
     for (const json& m : all["models"])
@@ -35,14 +44,41 @@ TEST_F(CatalogueOfFiles, model__has_the_defaults_of_generate) {
   EXPECT_EQ(small["unused"], json::array());
 }
 
-TEST_F(CatalogueOfFiles, size__is_what_the_file_says) {
+TEST_F(CatalogueOfFiles, size_and_guidance__are_what_the_file_says) {
   std::filesystem::create_directories(folder_ / "models");
-  io::TensorFile file = io::TensorFile::open(checkpoint({unet(), text(), autoencoder()}, "plain"));
-  std::vector<io::NamedTensor> tensors;
-  for (const io::TensorEntry& e : file.entries()) tensors.push_back({e.name, file.load(e.name)});
-  io::write_safetensors(folder_ / "models/small.safetensors", tensors,
-                        {{"modelspec.resolution", "128x128"}});
-  EXPECT_EQ(model("small")["defaults"]["size"], "128x128");
+  saying({{"modelspec.resolution", "128x128"}, {"ebb.guidance", "2.5"}}, "small");
+  const json expected = {{"size", "128x128"}, {"steps", 20}, {"guidance", 2.5}};
+  EXPECT_EQ(model("small")["defaults"], expected);
+}
+
+TEST_F(CatalogueOfFiles, guidance_that_is_no_number__is_a_fault_of_the_file) {
+  std::filesystem::create_directories(folder_ / "models");
+  saying({{"ebb.guidance", "1000"}}, "small");
+  TestServer server(folder_.path(), 1, folders());
+  server.service().catalogue().wait_for_scan();
+  const json faults = server.get("/ebb/v1/catalogue").json()["faults"];
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_NE(faults[0]["error"].get<std::string>().find(
+                "ebb.guidance must be a number from 0 to 100 (got '1000')"),
+            std::string::npos)
+      << faults.dump();
+}
+
+// The model that comes with ebb is taken where there is no other, and listed behind all.
+TEST_F(CatalogueOfFiles, model_of_ebb__is_the_usual_one_if_there_is_no_other) {
+  std::filesystem::create_directories(folder_ / "models");
+  std::filesystem::create_directories(folder_ / "own");
+  checkpoint({unet(), text(), autoencoder()}, "own/box");
+  const auto usual = [&] {
+    server::Catalogue c({{folder_ / "own", {}, true}, {folder_ / "models", {}}});
+    c.wait_for_scan();
+    std::string names;
+    for (const auto& f : c.all(server::FileKind::model)) names += f.name + " ";
+    return std::pair(c.usual_model()->name, names);
+  };
+  EXPECT_EQ(usual(), std::pair(std::string("box"), std::string("box ")));
+  checkpoint({unet(), text(), autoencoder()}, "models/other");
+  EXPECT_EQ(usual(), std::pair(std::string("other"), std::string("other box ")));
 }
 
 TEST_F(CatalogueOfFiles, network_that_is_told_guidance__has_no_negative_prompt) {

@@ -210,6 +210,35 @@ TEST_F(Clients, controlnet__lists_and_maps) {
       422);
 }
 
+TEST_F(Clients, controlnet__detect_follows_its_thresholds) {
+  const std::string image = coded(gradient(16, 16, 1));
+  const auto map = [&](const json& changes) {
+    json body = {{"controlnet_module", "threshold"}, {"controlnet_input_images", {image}}};
+    body.update(changes);
+    return server_.post("/controlnet/detect", body).json()["images"][0].get<std::string>();
+  };
+  EXPECT_EQ(map(json::object()), map({{"controlnet_threshold_a", 64}}));
+  EXPECT_NE(map(json::object()), map({{"controlnet_threshold_a", 200}}));
+}
+
+// A unit is read before its model is looked up, which no test has.
+TEST_F(Clients, controlnet__what_a_unit_asks_for_and_ebb_does_not_have_is_422) {
+  const auto status = [&](const json& changes) {
+    json unit = {
+        {"model", "none.such"}, {"image", coded(gradient(16, 16, 3))}, {"module", "canny"}};
+    unit.update(changes);
+    json body = request_of("fox");
+    body["alwayson_scripts"]["ControlNet"]["args"] = {unit};
+    return server_.post("/sdapi/v1/txt2img", body).status;
+  };
+  EXPECT_EQ(status(json::object()), 400);
+  EXPECT_EQ(status({{"threshold_a", 50}, {"threshold_b", 90}, {"hr_option", "Both"}}), 400);
+  for (const json& refused :
+       {json{{"hr_option", "Low res only"}}, json{{"union_control_type", "Depth"}},
+        json{{"mask", "x"}}, json{{"module", "openpose"}}, json{{"threshold_a", 1e6}}})
+    EXPECT_EQ(status(refused), 422) << refused;
+}
+
 // Easy Diffusion polls before the job is there, and stops at completed alone.
 TEST_F(Clients, easy_diffusion__its_progress_loop_ends_also_where_the_job_fails) {
   const auto poll = [&](const std::string& id) {
@@ -321,6 +350,37 @@ TEST_F(Clients, openai__generations_edits_models_and_faults) {
                 form_type)
                 .status,
             200);
+}
+
+// What a request says and its answer does not follow is told, whatever the protocol.
+TEST_F(Clients, ignored_fields__are_told_by_all) {
+  const auto told = [&](const std::string& path, const json& body) {
+    const auto a = server_.post(path, body);
+    EXPECT_LT(a.status, 300) << a.body;
+    return a.header("x-ebb-ignored");
+  };
+  json body = request_of("fox");
+  body["odd"] = 1, body["override_settings"] = {{"webp_lossless", true}};
+  EXPECT_EQ(told("/sdapi/v1/txt2img", body), "webp_lossless, odd");
+  EXPECT_EQ(told("/v1/images/generations",
+                 {{"prompt", "x"}, {"size", "64x64"}, {"style", "vivid"}, {"moderation", "low"}}),
+            "moderation, style");
+  EXPECT_EQ(
+      told("/sdcpp/v1/img_gen",
+           {{"prompt", "x"},
+            {"width", 64},
+            {"height", 64},
+            {"odd", 1},
+            {"sample_params", {{"sample_steps", 1}, {"shift", 3}, {"guidance", {{"slg", 1}}}}}}),
+      "sample_params.guidance.slg, sample_params.shift, odd");
+  EXPECT_EQ(told("/sdapi/v1/extra-single-image",
+                 {{"image", coded(gradient(8, 8, 3))}, {"odd", 1}, {"upscale_first", true}}),
+            "odd");
+  Wire wire(server_.port());
+  wire.send(http_request(
+      "POST", "/v1/images/generations",
+      json{{"prompt", "x"}, {"size", "64x64"}, {"stream", true}, {"style", "vivid"}}.dump()));
+  EXPECT_TRUE(wire.until("X-Ebb-Ignored: style\r\n"));
 }
 
 TEST_F(Clients, openai_stream__partial_pictures_then_the_whole_one) {

@@ -34,11 +34,20 @@ class JobEvents {
   virtual void model(const std::string& name, bool ready) = 0;
 };
 
+// What a job would take of the device's memory at most, and what there is for it.
+struct JobMemory {
+  int64_t bytes = 0, limit = 0;
+  std::string text;  // by stage
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
   // Pictures from number `first` on. Throws Error, and Cancelled where it was told to stop.
   virtual void run(const Job& job, int64_t first, JobEvents& events) = 0;
+  // Of one that asks for pictures of a prompt alone; makes none. Throws Error, also where it would
+  // not fit.
+  virtual JobMemory plan(const Job& job) = 0;
   virtual void release() = 0;  // what lies on the device
 };
 

@@ -92,19 +92,26 @@ class FakeEngine final : public Engine {
     if (job.spec.kind == JobKind::upscale) return upscale(job, events);
     cli::GenerateFlags o = job.spec.flags;
     cli::settle(o, [&](std::string_view f) { return job.spec.given.contains(f); });
+    bool skips = false;  // the first picture, before it is begun
     if (shown_model(job) != model_) {
       events.model(shown_model(job), false);
-      wait(events, {.images = o.n});
+      skips = !step(job, events, {.images = o.n});
       events.model(model_ = shown_model(job), true);
     }
     require(o.prompt != "fail", "fake: the prompt asks for a failure");
-    for (int64_t i = first; i < o.n; ++i)
-      if (!make(job, o, i, events)) continue;  // skipped
+    for (int64_t i = first + (skips ? 1 : 0); i < o.n; ++i) make(job, o, i, events);
+  }
+  JobMemory plan(const Job& job) override {
+    constexpr int64_t of_pixel = 64, limit = 1'000'000'000;
+    const Size size = size_of(job.spec.flags);
+    const int64_t bytes = of_pixel * size.height * size.width;
+    require(bytes <= limit, "fake: the picture does not fit (", bytes, " bytes of ", limit, ")");
+    return {.bytes = bytes, .limit = limit, .text = str(bytes, " bytes")};
   }
   void release() override { model_.clear(); }
 
  private:
-  bool make(const Job& job, const cli::GenerateFlags& o, int64_t i, JobEvents& events) {
+  void make(const Job& job, const cli::GenerateFlags& o, int64_t i, JobEvents& events) const {
     const Size size = size_of(o);
     const uint64_t seed = uint64_t{o.generate.seed} + static_cast<uint64_t>(i);
     const uint64_t key =
@@ -118,17 +125,11 @@ class FakeEngine final : public Engine {
                        std::chrono::duration<double>(step_).count();
       if (events.wants_preview() && p.step > 0)
         events.preview(pattern({size.height / 8, size.width / 8}, key, p.step));
-      try {
-        wait(events, p);
-      } catch (const Cancelled&) {
-        if (!job.skip.exchange(false) || job.cancel) throw;
-        return false;
-      }
+      if (!step(job, events, p)) return;
     }
     Tensor pixels = pattern(size, key, 0);
     lay_over(pixels, o);
     events.picture({i, std::move(pixels), texts_of(o, size, seed, i), seed});
-    return true;
   }
 
   void upscale(const Job& job, JobEvents& events) {
@@ -137,7 +138,16 @@ class FakeEngine final : public Engine {
         {0, resized(io::read_image(job.spec.upscale.image, 3), job.spec.upscale), {}, 0});
   }
 
-  // A step.
+  // False: it was told to skip the picture.
+  bool step(const Job& job, JobEvents& events, const JobProgress& p) const {
+    try {
+      wait(events, p);
+    } catch (const Cancelled&) {
+      if (!job.skip.exchange(false) || job.cancel) throw;
+      return false;
+    }
+    return true;
+  }
   void wait(JobEvents& events, const JobProgress& p) const {
     constexpr std::chrono::milliseconds part{10};
     for (auto left = step_;; left -= part) {

@@ -17,7 +17,7 @@ namespace ebb::server {
 struct Limits {
   size_t connections = 256, connections_of_address = 64;
   size_t header_bytes = 16384, headers = 100;
-  size_t bodies = size_t{512} << 20;  // of all requests that are being read
+  size_t bodies = size_t{512} << 20;  // of all requests that are being read or worked on
   std::chrono::milliseconds header_time{10'000}, idle{60'000}, write_stall{20'000};
   // A body may be slower than `body_rate` bytes a second for so long.
   std::chrono::milliseconds slow_body{5'000};
@@ -34,7 +34,8 @@ struct Request {
   Headers query;     // decoded
   Headers headers;   // names in small letters
   std::string body;
-  std::string remote;  // the peer's address
+  std::shared_ptr<const void> counted;  // the body among Limits::bodies, while somebody holds it
+  std::string remote;                   // the peer's address
 
   std::string_view header(std::string_view name) const;  // the first one; "" where there is none
   size_t count(std::string_view name) const;
@@ -63,7 +64,7 @@ class Exchange {
   virtual ~Exchange() = default;
   virtual void reply(Reply reply) = 0;
   // Null where there are too many; then reply() is to follow.
-  virtual std::shared_ptr<EventStream> stream() = 0;
+  virtual std::shared_ptr<EventStream> stream(Headers headers = {}) = 0;
   // Called on the I/O thread where the peer leaves before the answer, or the stream's end.
   virtual void on_leave(std::function<void()> call) = 0;
 };

@@ -52,6 +52,25 @@ inline std::string header_text(int status, const Headers& headers) {
   return out;
 }
 
+// The bytes of a body among those of all, until the last who holds it lets go, on any thread.
+class BodyCount {
+ public:
+  explicit BodyCount(std::shared_ptr<std::atomic<size_t>> all) : all_(std::move(all)) {}
+  ~BodyCount() { *all_ -= bytes_; }
+  BodyCount(const BodyCount&) = delete;
+  BodyCount& operator=(const BodyCount&) = delete;
+  size_t bytes() const { return bytes_; }
+  // Of all bodies, with this one.
+  size_t grow(size_t bytes) {
+    const size_t more = bytes - std::exchange(bytes_, bytes);
+    return all_->fetch_add(more) + more;
+  }
+
+ private:
+  std::shared_ptr<std::atomic<size_t>> all_;
+  size_t bytes_ = 0;
+};
+
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   State(const Limits& l, HttpHandler h) : limits(l), handler(std::move(h)) {}
 
@@ -63,7 +82,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   std::set<Connection*> connections;
   std::map<std::string, size_t> of_address;
   std::atomic<size_t> streams = 0;
-  size_t body_bytes = 0;
+  const std::shared_ptr<std::atomic<size_t>> body_bytes = std::make_shared<std::atomic<size_t>>(0);
   bool finishing = false;
   asio::steady_timer last{io}, again{io};
 
@@ -89,10 +108,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     socket_.set_option(tcp::no_delay(true), ignored);
     state_->joined(this, address_);
   }
-  ~Connection() {
-    give_back_body();
-    state_->left(this, address_);
-  }
+  ~Connection() { state_->left(this, address_); }
   const std::string& address() const { return address_; }
 
   void start() { read_header(true); }
@@ -126,10 +142,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     write_some();
   }
 
-  void begin_stream() {
+  void begin_stream(Headers more) {
     if (answered_) return;
     answered_ = true, keep_ = false;
     kept_ = shared_from_this();
+    for (auto& h : more) extra_.push_back(std::move(h));
     Headers headers{{"Content-Type", "text/event-stream"},
                     {"Cache-Control", "no-store"},
                     {"X-Accel-Buffering", "no"},
@@ -222,7 +239,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void begin_body(boost::beast::string_view expect) {
-    body_start_ = Clock::now(), body_read_ = 0;
+    body_start_ = Clock::now(), count_ = std::make_shared<BodyCount>(state_->body_bytes);
     if (parser_->is_done()) return handle();
     if (small_letters(std::string(expect)) != "100-continue") return read_body();
     out_ = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -248,9 +265,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (e == http::error::partial_message || e == http::error::end_of_stream) return close();
     if (e) return refuse(400, str("not HTTP: ", e.message()));
     const size_t now = parser_->get().body().size();
-    state_->body_bytes += now - body_read_, body_read_ = now;
-    if (state_->body_bytes > l.bodies)
-      return refuse(429, "too many bytes are being sent at a time", {{"Retry-After", "5"}});
+    if (count_->grow(now) > l.bodies)
+      return refuse(429,
+                    str("the requests that are being read and worked on have more than ",
+                        l.bodies >> 20, " MB; try again later"),
+                    {{"Retry-After", "5"}});
     if (parser_->is_done()) return handle();
     const std::chrono::duration<double> spent = Clock::now() - body_start_;
     if (spent > l.slow_body &&
@@ -259,12 +278,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     read_body();
   }
 
-  void give_back_body() { state_->body_bytes -= std::exchange(body_read_, 0); }
-
   void handle();
 
   void refuse(int status, const std::string& sentence, Headers headers = {}) {
     keep_ = false, answered_ = false;
+    parser_.reset(), count_ = nullptr;  // what was read of the body
     Reply r = state_->handler.fault(status, sentence);
     for (auto& h : headers) r.headers.push_back(std::move(h));
     write(std::move(r));
@@ -356,7 +374,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
         if (!extensions.empty()) e = http::error::bad_chunk_extension;
       };
   std::shared_ptr<Request> request_;
-  size_t body_limit_ = 0, body_read_ = 0;
+  size_t body_limit_ = 0;
+  std::shared_ptr<BodyCount> count_;
   Clock::time_point body_start_;
   Headers extra_;
   std::string method_, out_, drained_;
@@ -412,7 +431,7 @@ class Answer final : public Exchange {
   void reply(Reply r) override {
     if (!done_.exchange(true)) send(std::move(r));
   }
-  std::shared_ptr<EventStream> stream() override {
+  std::shared_ptr<EventStream> stream(Headers headers) override {
     if (state_->streams.fetch_add(1) >= state_->limits.streams) {
       --state_->streams;
       return nullptr;
@@ -421,7 +440,9 @@ class Answer final : public Exchange {
       --state_->streams;
       return nullptr;
     }
-    asio::post(state_->io, [c = connection_] { c->begin_stream(); });
+    asio::post(state_->io, [c = connection_, headers = std::move(headers)]() mutable {
+      c->begin_stream(std::move(headers));
+    });
     auto out = std::make_shared<Stream>(state_, weak_);
     return out;
   }
@@ -449,7 +470,7 @@ inline void Connection::handle() {
   deadline_.cancel();
   keep_ = parser_->keep_alive();
   request_->body = std::move(parser_->get().body());
-  give_back_body();
+  request_->counted = std::exchange(count_, nullptr);
   parser_.reset();
   auto answer = std::make_shared<Answer>(state_, shared_from_this());
   watch();

@@ -49,7 +49,8 @@ struct JobSpec {
   std::set<std::string, std::less<>> given;  // names of settings that the request says
   Json shown = Json::object();               // what clients are told of them: names, no paths
   std::vector<JobInput> inputs;
-  bool keeps = true;  // pictures go to the gallery, and the job survives the process
+  bool keeps = true;        // pictures go to the gallery, and the job survives the process
+  bool gives_urls = false;  // of pictures that are not kept: they outlive what is known of the job
   io::PictureFormat format = io::PictureFormat::png;
   int quality = io::default_quality;
   std::string client;  // for fairness: whose it is
@@ -87,6 +88,7 @@ struct Job {
   JobSpec spec;
   double created = 0;       // Unix time
   int64_t done_before = 0;  // pictures of an earlier process
+  bool of_before = false;   // that process may have stored more than these
   mutable std::atomic<bool> cancel = false, skip = false;
 };
 

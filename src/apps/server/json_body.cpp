@@ -117,10 +117,18 @@ const Json* JsonReader::object(const std::string& name) {
   return value;
 }
 
+void JsonReader::ignore_unless(const std::string& name, std::initializer_list<Json> neutral) {
+  const Json* value = any(name);
+  if (value && std::ranges::find(neutral, *value) == neutral.end()) not_followed_.push_back(name);
+}
+
 std::vector<std::string> JsonReader::ignored() const {
   std::vector<std::string> out;
+  const auto is_in = [](const auto& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
   for (const auto& [name, value] : object_.items())
-    if (std::ranges::find(read_, name) == read_.end()) out.push_back(name);
+    if (!is_in(read_, name) || is_in(not_followed_, name)) out.push_back(name);
   return out;
 }
 

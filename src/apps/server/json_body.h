@@ -33,15 +33,19 @@ class JsonReader {
   const Json* object(const std::string& name);  // likewise
   const Json* any(const std::string& name);
   bool has(const std::string& name) { return any(name) != nullptr; }
+  // Read, and without effect on the answer whatever they say.
   void skip(std::initializer_list<const char*> names) {
     for (const char* n : names) read_.emplace_back(n);
   }
-  // Those that nobody asked for.
+  // Not followed: told as ignored unless it is missing or one of these values.
+  void ignore_unless(const std::string& name, std::initializer_list<Json> neutral);
+  // Those that nobody asked for, and those that are not followed.
   std::vector<std::string> ignored() const;
+  const Json& object() const { return object_; }
 
  private:
   const Json& object_;
-  std::vector<std::string> read_;
+  std::vector<std::string> read_, not_followed_;
 };
 
 }  // namespace ebb::server

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <mutex>
 
+#include "apps/server/fault.h"
 #include "apps/server/tasks.h"
 #include "io/safetensors.h"
 #include "support/test_server.h"
@@ -89,6 +91,80 @@ TEST(server_tasks, task_that_throws__is_told_and_the_next_one_runs) {
   tasks.finish();
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("no room"), std::string::npos);
   EXPECT_TRUE(ran);
+}
+
+// Of requests that somebody still works on: many connections could hold a body each.
+TEST(server_limits, bodies_that_are_held__are_counted_together) {
+  server::Limits limits;
+  limits.bodies = 1000;
+  std::mutex mutex;
+  std::vector<std::shared_ptr<const server::Request>> held;
+  server::HttpHandler handler{
+      .admit = [](const server::Request&) { return server::Admission{.body_limit = 10'000}; },
+      .handle =
+          [&](auto request, const auto& exchange) {
+            const std::lock_guard lock(mutex);
+            held.push_back(std::move(request));
+            exchange->reply({.body = "{}"});
+          },
+      .fault =
+          [](int status, const std::string& text) {
+            return server::Reply{.status = status, .body = text};
+          }};
+  server::HttpServer http({"127.0.0.1"}, 0, limits, std::move(handler));
+  std::jthread thread([&] { http.run(); });
+  const auto status = [&] { return ask(http.port(), "POST", "/", std::string(800, 'x')).status; };
+  EXPECT_EQ(status(), 200);
+  EXPECT_EQ(status(), 429);
+  {
+    const std::lock_guard lock(mutex);
+    held.clear();
+  }
+  EXPECT_EQ(status(), 200);
+  held.clear();
+  http.finish(std::chrono::milliseconds(100));
+}
+
+// Their pictures are the queue's, whose limit counts them.
+TEST(server_limits, requests_that_wait_for_a_job__hold_no_body) {
+  Folder folder;
+  TestServer s(folder.path(), 20, [](auto& o) { o.limits.bodies = 300'000; });
+  json body = small({{"steps", 1000}, {"prompt", std::string(60'000, 'x')}});
+  body["negative_prompt"] = body["infotext"] = body["prompt"];
+  Wire waits(s.port());
+  waits.send(http_request("POST", "/sdapi/v1/txt2img", body.dump()));
+  while (!s.service().queue().running()) {
+  }
+  const std::string text = "a fox\nSteps: 9, Sampler: Euler a, Seed: 3";
+  EXPECT_EQ(s.post("/ebb/v1/inspect", {{"text", text + std::string(200'000, ' ')}}).status, 200);
+}
+
+TEST(server_queue, pictures_in_the_folder__count) {
+  Folder folder;
+  server::QueueLimits limits;
+  limits.bytes = 1000;
+  server::Queue q(limits, folder / "jobs");
+  server::JobSpec spec;
+  spec.inputs = {{"init", std::vector<uint8_t>(800)}};
+  q.submit(spec);
+  EXPECT_THROW(q.submit(spec), server::HttpFault);
+}
+
+TEST(server_queue, pictures_of_a_job_of_before__go_with_it) {
+  Folder folder;
+  {
+    server::Queue q({}, folder / "jobs");
+    server::JobSpec spec;
+    spec.kind = server::JobKind::upscale;
+    spec.inputs = {{"image", std::vector<uint8_t>(8)}};
+    spec.upscale.image = "image";
+    q.submit(spec);
+  }
+  server::Queue q({}, folder / "jobs");
+  const auto job = q.next();
+  EXPECT_TRUE(std::filesystem::exists(job->spec.upscale.image)) << job->spec.upscale.image;
+  q.finish(*job, server::JobStatus::completed);
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "jobs"));
 }
 
 TEST(server_stream, pictures_larger_than_the_limit__all_arrive) {

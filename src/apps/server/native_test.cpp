@@ -1,6 +1,7 @@
 // The native protocol: jobs, events, the gallery, and the queue that survives the process.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <thread>
 
 #include "apps/server/base64.h"
@@ -90,6 +91,17 @@ TEST_F(NativeServer, queue__is_reordered_and_cancelled_and_skipped) {
   EXPECT_EQ(server_.get("/ebb/v1/jobs/nothing").status, 404);
 }
 
+TEST(server_skip, before_the_first_picture__leaves_that_one_out) {
+  server::Job job;
+  job.spec.flags.model = "some.safetensors", job.spec.flags.n = 3;
+  job.spec.flags.size = "64x64", job.spec.flags.generate.steps = 1;
+  job.skip = true;
+  KeptEvents events(job);
+  server::fake_engine(1)->run(job, 0, events);  // it meets the loading of the model
+  EXPECT_EQ(events.indices, (std::vector<int64_t>{1, 2}));
+  EXPECT_FALSE(job.skip);
+}
+
 TEST_F(NativeServer, cancel__ends_the_job_that_runs_within_a_step) {
   const std::string id = post({{"prompt", "long"}, {"size", "64"}, {"steps", 1000}});
   while (server_.get("/ebb/v1/jobs/" + id).json()["status"] != "generating") {
@@ -114,12 +126,49 @@ TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {
   EXPECT_NE(a.body.find("did you mean 'prompt'"), std::string::npos) << a.body;
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"sampler", "eulr"}}).status, 400);
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"tiling", "z"}}).status, 422);
+  EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"kind", "video"}}).status, 422);
+  EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"vae", json::array({"a"})}}).status, 400);
   const json c = server_.get("/ebb/v1/catalogue").json();
   size_t known = 0;
   for (const auto& s : c["settings"])
     if (s["name"] == "steps" || s["name"] == "mask_blur") ++known;
   EXPECT_EQ(known, 2u);
   EXPECT_TRUE(server_.get("/ebb/v1/openapi.json").json()["paths"].contains("/ebb/v1/jobs"));
+}
+
+TEST_F(NativeServer, plan__tells_the_memory_and_queues_nothing) {
+  const auto plan = server_.post("/ebb/v1/plan", {{"size", "512x512"}});
+  ASSERT_EQ(plan.status, 200) << plan.body;
+  EXPECT_EQ(plan.json()["bytes"], 64 * 512 * 512);
+  EXPECT_EQ(plan.json()["limit"], 1'000'000'000);
+  EXPECT_TRUE(server_.get("/ebb/v1/jobs").json()["jobs"].empty());
+  const auto large = server_.post("/ebb/v1/plan", {{"size", "4096x4096"}});
+  EXPECT_EQ(large.json()["bytes"], nullptr);
+  EXPECT_NE(large.body.find("does not fit"), std::string::npos) << large.body;
+  EXPECT_EQ(server_.post("/ebb/v1/plan", {{"init", "x"}}).status, 422);
+  const std::string runs = post({{"prompt", "x"}, {"size", "64"}, {"steps", 1000}});
+  EXPECT_EQ(server_.post("/ebb/v1/plan", {{"size", "512x512"}}).json()["text"], nullptr);
+  ask(server_.port(), "DELETE", "/ebb/v1/jobs");
+}
+
+// Pictures that no gallery has go with what is known of their job, but for those that were given
+// out as URLs.
+TEST(server_store, pictures_in_memory__go_with_their_job) {
+  Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.queue.known = 2; });
+  const json body = {{"prompt", "x"}, {"steps", 1}, {"width", 64}, {"height", 64}};
+  const auto made = [&] {
+    EXPECT_EQ(s.post("/sdapi/v1/txt2img", body).status, 200);
+    return "/ebb/v1/images/" + s.service().queue().all()[0].images[0].id;
+  };
+  const std::string first = made();
+  EXPECT_EQ(s.get(first).status, 200);
+  const std::string url = s.post("/v1/images/generations",
+                                 {{"prompt", "x"}, {"size", "64x64"}, {"response_format", "url"}})
+                              .json()["data"][0]["url"];
+  for (int i = 0; i < 4; ++i) made();
+  EXPECT_EQ(s.get(first).status, 404);
+  EXPECT_EQ(s.get(url).status, 200);
 }
 
 TEST_F(NativeServer, inspect__reads_what_a_picture_says) {
@@ -170,6 +219,38 @@ TEST(server_queue, restart__goes_on_with_the_jobs_that_waited) {
   for (const auto& entry : std::filesystem::directory_iterator(folder / "out/.jobs"))
     left += entry.exists();
   EXPECT_EQ(left, 0u);
+}
+
+// Killed between a picture and the note that it is there.
+TEST(server_queue, picture_that_was_stored__is_not_made_twice) {
+  Folder folder;
+  const auto job_file = [&] {
+    for (const auto& e : std::filesystem::directory_iterator(folder / "out/.jobs"))
+      if (e.path().extension() == ".json") return e.path().string();
+    return std::string();
+  };
+  std::string id, file, before;
+  {
+    TestServer s(folder.path(), 30);
+    id = id_of(s.post("/ebb/v1/jobs", small("one", 3)));
+    file = job_file(), before = file_bytes(file);
+    while (s.get("/ebb/v1/jobs/" + id).json()["images"].size() < 2)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  put_file(file, before);
+  put_file(folder / "out/20261127-050000-7-1a2b3c4d.png.part", "x");
+  TestServer s(folder.path(), 1);
+  const json done = s.finished(id);
+  EXPECT_EQ(done["status"], "completed");
+  const json images = s.get("/ebb/v1/images").json()["images"];
+  EXPECT_EQ(images.size(), 3u);
+  std::set<std::string> seeds;  // YYYYMMDD-HHMMSS-<seed>-<tag>
+  for (const json& i : images) {
+    const std::string name = i["id"];
+    seeds.insert(name.substr(16, name.rfind('-') - 16));
+  }
+  EXPECT_EQ(seeds, (std::set<std::string>{"5", "6", "7"}));
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/20261127-050000-7-1a2b3c4d.png.part"));
 }
 
 TEST(server_queue, full__429_and_clients_take_turns) {

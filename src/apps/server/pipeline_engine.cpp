@@ -9,8 +9,11 @@
 #include "apps/cli/terminal.h"
 #include "apps/server/catalogue.h"
 #include "apps/server/engine.h"
+#include "apps/server/settings.h"
 #include "base/byte_size.h"
 #include "base/error.h"
+#include "base/file_and_numbers.h"
+#include "base/text.h"
 #include "diffusion/solver/run.h"
 #include "io/image.h"
 #include "io/resize.h"
@@ -42,11 +45,15 @@ cli::GenerateFlags without_folders(cli::GenerateFlags o) {
   const auto name = [](std::string& path) {
     if (!path.empty()) path = fs::path(path).filename().string();
   };
-  for (std::string* s : {&o.model, &o.vae, &o.text_encoder, &o.modes.init, &o.modes.mask,
-                         &o.modes.refiner, &o.control.upscale, &o.control.image_encoder})
-    name(*s);
-  for (auto* list : {&o.lora, &o.modes.refiner_lora, &o.control.control_model})
-    for (std::string& text : list->texts) name(text);
+  const std::vector<Field> fields = fields_of(o);
+  for (const FileSetting& s : file_settings()) {
+    const Field& f = find_field(fields, s.name, "setting");
+    std::vector<std::string> names;
+    for (const std::string_view path : parted(field_text(f), ";"))
+      names.push_back(fs::path(path).filename().string());
+    set_field(f, separated(names, ";"));
+  }
+  for (std::string* input : {&o.modes.init, &o.modes.mask}) name(*input);
   o.control.control.texts.clear(), o.control.control_mask.texts.clear();
   if (!o.modes.upscaler_file().empty()) {
     Hires h = parse_hires(o.modes.hires);
@@ -57,12 +64,15 @@ cli::GenerateFlags without_folders(cli::GenerateFlags o) {
   return o;
 }
 
-// The range of pictures that is being made, and where to go on.
+// Where to go on in a job's pictures.
 struct Position {
-  int64_t next = 0, count = 0, end = 0;
+  int64_t next = 0, count = 0;
+  bool makes = false;  // a range is being made
+  bool skips = false;  // the next one, as none was being made when it was to be skipped
   ImageRange take(int64_t most) {
+    if (std::exchange(skips, false)) next = std::min(next + most, count);
     const ImageRange out{next, std::min(next + most, count)};
-    next = end = out.end;
+    next = out.end, makes = true;
     return out;
   }
 };
@@ -82,21 +92,43 @@ class PipelineEngine final : public Engine {
   void run(const Job& job, int64_t first, JobEvents& events) override {
     if (!context_) context_ = cli::open_device(device_);
     if (job.spec.kind == JobKind::upscale) return upscale(job, events);
-    cli::GenerateFlags o = job.spec.flags;
-    cli::settle(o, [&](std::string_view f) { return job.spec.given.contains(f); });
+    const cli::GenerateFlags o = settled(job);
     const TextToImageRequest request = cli::request_of(o);
     load(o, job, events);
     const ResolvedTextToImage resolved = pipeline_->resolve(request);
     for (const std::string& w : resolved.warnings) events.warn(w);
     Position at{.next = first, .count = request.count};
     while (at.next < at.count) {
+      at.makes = false;
       try {
         generate(o, resolved, at, events);
       } catch (const Cancelled&) {
         if (!job.skip.exchange(false) || job.cancel) throw;
-        at.next = at.end;
+        at.skips = !at.makes;
       }
     }
+  }
+
+  // Another model than the loaded one is planned beside it, by its file's header.
+  JobMemory plan(const Job& job) override {
+    if (!context_) context_ = cli::open_device(device_);
+    const cli::GenerateFlags o = settled(job);
+    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
+    const bool is_loaded = pipeline_ && key_of(o) == key_;
+    std::unique_ptr<TextToImage> other;
+    if (!is_loaded) other = pipeline_of(o, cli::parts_of(o));
+    TextToImage& pipeline = is_loaded ? *pipeline_ : *other;
+    JobMemory out;
+    RunEvents run;
+    run.planned = [&](const RunMemory& m) {
+      out = {.bytes = m.peak(), .limit = pipeline.limit(), .text = text_of(m)};
+      throw Cancelled("serve: it was to be planned");
+    };
+    try {
+      pipeline.run(pipeline.resolve(cli::request_of(o)), run);
+    } catch (const Cancelled&) {  // nothing has run
+    }
+    return out;
   }
 
   void release() override {
@@ -106,6 +138,19 @@ class PipelineEngine final : public Engine {
   }
 
  private:
+  static cli::GenerateFlags settled(const Job& job) {
+    cli::GenerateFlags out = job.spec.flags;
+    cli::settle(out, [&](std::string_view f) { return job.spec.given.contains(f); });
+    return out;
+  }
+
+  std::unique_ptr<TextToImage> pipeline_of(const cli::GenerateFlags& o, CheckpointParts parts) {
+    TextToImageOptions options{.keeps_loras = true, .memory = memory_};
+    if (!o.embedding_dir.empty())
+      options.embeddings = text::read_embedding_folder(o.embedding_dir, cli::syntax_of(o));
+    return std::make_unique<TextToImage>(std::move(parts), *context_, options);
+  }
+
   void load(const cli::GenerateFlags& o, const Job& job, JobEvents& events) {
     require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
     const std::string key = key_of(o);
@@ -113,10 +158,7 @@ class PipelineEngine final : public Engine {
     events.model(shown_model(job), false);
     CheckpointParts parts = cli::parts_of(o);  // the one before stays good where this throws
     release();
-    TextToImageOptions options{.keeps_loras = true, .memory = memory_};
-    if (!o.embedding_dir.empty())
-      options.embeddings = text::read_embedding_folder(o.embedding_dir, cli::syntax_of(o));
-    pipeline_ = std::make_unique<TextToImage>(std::move(parts), *context_, options);
+    pipeline_ = pipeline_of(o, std::move(parts));
     key_ = key;
     events.model(shown_model(job), true);
   }
@@ -148,7 +190,7 @@ class PipelineEngine final : public Engine {
     RunEvents run;
     run.progress = [&](const RunProgress& now) {
       p.share = now.of_run, p.seconds_left = now.seconds_left;
-      if (now.stage == Stage::sampling && p.step == 0) p.image = at.end - 1;
+      if (now.stage == Stage::sampling && p.step == 0 && at.makes) p.image = at.next - 1;
       return events.progress(p);
     };
     run.step = [&](const StepView& s) {

@@ -17,10 +17,11 @@ using nlohmann::json;
 // A running server; its lines go to a file.
 class Serving {
  public:
-  Serving(const std::string& folder, const std::vector<std::string>& flags)
+  Serving(const std::string& folder, const std::vector<std::string>& flags,
+          const std::string& engine = "fake")
       : log_(folder + "/log") {
     std::filesystem::remove(log_);
-    std::vector<std::string> words = {program_path(), "serve", "--engine", "fake",
+    std::vector<std::string> words = {program_path(), "serve", "--engine", engine,
                                       "--port",       "0",     "--out",    folder + "/out"};
     words.insert(words.end(), flags.begin(), flags.end());
     pid_ = ::fork();
@@ -155,6 +156,28 @@ TEST(serve_program, row_27__port_in_use_and_no_room_for_pictures__are_told) {
              {{"prompt", "x"}, {"steps", 1}, {"width", 64}, {"height", 64}, {"save_images", true}});
   EXPECT_EQ(a.status, 200) << a.body;
   EXPECT_EQ(a.json()["images"].size(), 1u);
+}
+
+TEST(serve_program, two_with_one_out__the_second_does_not_start) {
+  Folder folder;
+  Serving s(folder.path(), {"--step-ms", "1"});
+  const std::string start = str("serve --engine fake --port 0 --out ", folder / "out");
+  EXPECT_NE(error_line(start).find("another process writes into --out"), std::string::npos)
+      << error_line(start);
+  s.kill(SIGKILL);
+  Serving again(folder.path(), {"--step-ms", "1"});
+  EXPECT_EQ(ask(again.port(), "GET", "/internal/ping").status, 200);
+}
+
+TEST(serve_program, without_models__it_has_the_one_that_comes_with_ebb) {
+  Folder folder;
+  std::filesystem::create_directories(folder / "models");
+  Serving s(folder.path(), {"--device", "cpu", "--models", folder / "models"}, "models");
+  json all = json::object();
+  for (int i = 0; i < 500 && all.value("scanning", true); ++i)
+    all = ask(s.port(), "GET", "/ebb/v1/catalogue").json();
+  ASSERT_EQ(all["models"].size(), 1u) << all["faults"].dump();
+  EXPECT_EQ(all["models"][0]["name"], "box");
 }
 
 // Row 28: the program that started it has ended.

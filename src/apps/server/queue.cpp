@@ -77,11 +77,9 @@ const Queue::State* Queue::state(std::string_view id) const {
   return const_cast<Queue*>(this)->state(id);
 }
 
-void Queue::check_room(const JobSpec& spec) const {
+void Queue::check_room(int64_t images, size_t bytes) const {
   if (closed_) throw HttpFault(503, "shutting_down", "the server is shutting down");
-  int64_t images = spec.images();
-  size_t bytes = bytes_of(spec);
-  for (const auto& s : waiting_) images += s->job->spec.images(), bytes += bytes_of(s->job->spec);
+  for (const auto& s : waiting_) images += s->job->spec.images(), bytes += s->bytes;
   if (waiting_.size() >= limits_.jobs || images > static_cast<int64_t>(limits_.images) ||
       bytes > limits_.bytes)
     throw HttpFault(429, "queue_full",
@@ -116,14 +114,15 @@ void Queue::number_waiting() {
 std::shared_ptr<const Job> Queue::submit(JobSpec spec) {
   const auto s = std::make_shared<State>();
   s->job = std::make_shared<Job>();
+  s->bytes = bytes_of(spec);
   const std::lock_guard lock(mutex_);
   forget_old();
-  check_room(spec);
+  check_room(spec.images(), s->bytes);
   if (!spec.id.empty() && jobs_.contains(spec.id) &&
       !is_finished(jobs_.find(spec.id)->second->view.status))
     throw HttpFault(409, "id_in_use", str("a job with the id '", spec.id, "' is not finished"));
   s->job->id = spec.id.empty() ? random_text(16) : spec.id;
-  std::erase(finished_, s->job->id);
+  if (std::erase(finished_, s->job->id) > 0 && forgets_) forgets_(state(s->job->id)->view);
   s->job->spec = std::move(spec);
   s->job->file = random_text(16);
   s->job->created = unix_time();
@@ -232,12 +231,33 @@ void Queue::close(bool drain) {
   wake_.notify_all();
 }
 
+void Queue::when_forgotten(std::function<void(const JobView&)> call) {
+  const std::lock_guard lock(mutex_);
+  forgets_ = std::move(call);
+}
+
 // ---- the worker -------------------------------------------------------------------------------
+
+bool Queue::run_idle(std::function<void()> task) {
+  const std::lock_guard lock(mutex_);
+  if (closed_ || running_ || !waiting_.empty() || task_) return false;
+  task_ = std::move(task);
+  wake_.notify_one();
+  return true;
+}
 
 std::shared_ptr<Job> Queue::next() {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [&] { return closed_ || !waiting_.empty(); });
-  if (closed_) return nullptr;
+  while (true) {
+    wake_.wait(lock, [&] { return closed_ || task_ || !waiting_.empty(); });
+    if (closed_) return nullptr;
+    if (!task_) break;
+    auto task = std::exchange(task_, nullptr);
+    lock.unlock();
+    task();
+    task = nullptr;
+    lock.lock();
+  }
   running_ = waiting_.front();
   waiting_.pop_front();
   number_waiting();
@@ -340,7 +360,10 @@ void Queue::forget_old() {
     if (at != jobs_.end() && finished_.size() <= limits_.known &&
         now - at->second->view.completed < limits_.known_seconds)
       return;
-    if (at != jobs_.end()) jobs_.erase(at);
+    if (at != jobs_.end()) {
+      if (forgets_) forgets_(at->second->view);
+      jobs_.erase(at);
+    }
     finished_.pop_front();
   }
 }

@@ -32,8 +32,8 @@ struct Event {
 class Queue {
  public:
   // Pictures of requests, and jobs that are kept, lie in `folder` until they are finished; "":
-  // nowhere. Those that an earlier
-  // process left there are queued; `says` gets a line for each that cannot be.
+  // nowhere. Those that an earlier process left there are queued; `says` gets a line for each that
+  // cannot be.
   Queue(QueueLimits limits, std::string folder,
         const std::function<void(const std::string&)>& says = {});
 
@@ -54,6 +54,8 @@ class Queue {
   // No more are taken; those that wait are cancelled with 503, but stay in the folder, as does the
   // one that runs unless `drain`.
   void close(bool drain);
+  // `call` gets each finished job that is forgotten; under the lock: it may not call back.
+  void when_forgotten(std::function<void(const JobView&)> call);
 
   // ---- events
   using Subscriber = std::function<void(const Event&)>;
@@ -66,6 +68,9 @@ class Queue {
   void tell(const std::string& name, Json data);
 
   // ---- the worker
+  // Has its thread do this before the next job; it may not throw. False: there are jobs, or another
+  // such task waits.
+  bool run_idle(std::function<void()> task);
   // Waits; null once it is closed.
   std::shared_ptr<Job> next();
   void progress(const Job& job, const JobProgress& p);
@@ -79,6 +84,7 @@ class Queue {
   struct State {
     std::shared_ptr<Job> job;
     JobView view;
+    size_t bytes = 0;  // of its texts and pictures, which may lie in the folder
     int64_t encoding = 0;
     std::optional<JobStatus> ends;  // once nothing is being encoded
     JobError error;
@@ -87,7 +93,7 @@ class Queue {
   };
   State* state(std::string_view id);
   const State* state(std::string_view id) const;
-  void check_room(const JobSpec& spec) const;
+  void check_room(int64_t images, size_t bytes) const;
   void insert(const std::shared_ptr<State>& s);
   void number_waiting();
   void end(State& s, JobStatus status, JobError error);
@@ -107,6 +113,8 @@ class Queue {
   std::list<std::shared_ptr<State>> waiting_;
   std::shared_ptr<State> running_;
   std::deque<std::string> finished_;  // ids, oldest first
+  std::function<void(const JobView&)> forgets_;
+  std::function<void()> task_;  // of run_idle()
   bool closed_ = false, keeps_all_ = false;
   std::map<int64_t, Subscriber> subscribers_;
   int64_t next_subscriber_ = 1;

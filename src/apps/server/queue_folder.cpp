@@ -37,6 +37,7 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   job->file = path.stem().string();
   job->created = j.at("created").get<double>();
   job->done_before = j.at("done").get<int64_t>();
+  job->of_before = true;
   s.kind = j.at("kind") == "upscale" ? JobKind::upscale : JobKind::generate;
   s.client = j.at("client").get<std::string>();
   s.format = static_cast<io::PictureFormat>(j.at("format").get<int>());
@@ -46,7 +47,7 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   cli::set_settings(s.flags.settings(true), s.flags.diffusion, j.at("settings").dump(),
                     std::string(subject));
   set_fields_json(fields_of(s.upscale), j.at("upscale").dump(), subject);
-  s.flags.lora_dir = j.at("lora_dir").get<std::string>();
+  for (const auto& field : j.at("inputs")) s.inputs.push_back({field.get<std::string>(), {}});
   return job;
 }
 
@@ -69,6 +70,8 @@ void write_inputs(const std::string& folder, Job& job) {
 
 void write_job(const std::string& folder, const Job& job, int64_t done) {
   JobSpec s = job.spec;
+  Json inputs = Json::array();
+  for (const JobInput& i : s.inputs) inputs.push_back(i.field);
   const Json j = {{"id", job.id},
                   {"created", job.created},
                   {"done", done},
@@ -78,7 +81,7 @@ void write_job(const std::string& folder, const Job& job, int64_t done) {
                   {"quality", s.quality},
                   {"shown", s.shown},
                   {"given", s.given},
-                  {"lora_dir", s.flags.lora_dir},
+                  {"inputs", std::move(inputs)},
                   {"settings", Json::parse(cli::settings_json(s.flags.settings(true),
                                                               s.flags.diffusion, -1, {}))},
                   {"upscale", Json::parse(fields_json(fields_of(s.upscale)))}};
@@ -90,8 +93,6 @@ void remove_job(const std::string& folder, const Job& job) {
   fs::remove(path_of(folder, job, ".json"), ignored);
   for (const JobInput& i : job.spec.inputs)
     fs::remove(path_of(folder, job, "." + i.field + ".png"), ignored);
-  for (const std::string& file : {job.spec.flags.modes.init, job.spec.flags.modes.mask})
-    if (fs::path(file).parent_path() == fs::path(folder)) fs::remove(file, ignored);
 }
 
 std::vector<std::shared_ptr<Job>> read_jobs(const std::string& folder,

@@ -20,6 +20,52 @@ const std::vector<const Dialect*>& all_dialects() {
   return all;
 }
 
+void Call::ignore(const JsonReader& of, const std::string& object) const {
+  for (const std::string& name : of.ignored())
+    ignored->push_back(object.empty() ? name : object + "." + name);
+}
+
+Headers Call::told() const {
+  constexpr size_t longest = 1000;
+  std::string names;
+  for (const std::string& n : *ignored) {
+    if (names.size() + n.size() > longest) {
+      names += names.empty() ? "..." : ", ...";
+      break;
+    }
+    names += (names.empty() ? "" : ", ") + n;
+  }
+  if (names.empty()) return {};
+  std::ranges::replace_if(
+      names, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return {{"X-Ebb-Ignored", names}};
+}
+
+void Call::reply(Reply r) const {
+  for (auto& h : told()) r.headers.push_back(std::move(h));
+  exchange->reply(std::move(r));
+}
+
+Call Call::waiting() const {
+  auto head = std::make_shared<Request>(Request{.method = request->method,
+                                                .target = request->target,
+                                                .path = request->path,
+                                                .query = request->query,
+                                                .headers = request->headers,
+                                                .body = {},
+                                                .counted = {},
+                                                .remote = request->remote});
+  return {service, std::move(head), exchange, parts, ignored};
+}
+
+Handler with_json(JsonHandler handler) {
+  return [handler = std::move(handler)](const Call& c) {
+    const Json body = read_json(c.request->body);
+    JsonReader r(body);
+    handler(c, r);
+  };
+}
+
 Reply render_fault(const HttpFault& f, const Request&) {
   Reply out{.status = f.status,
             .body = json_text({{"error",

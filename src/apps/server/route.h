@@ -22,15 +22,26 @@ struct Call {
   Service& service;
   std::shared_ptr<const Request> request;
   std::shared_ptr<Exchange> exchange;
-  std::vector<std::string> parts;  // what stands in place of {}
+  std::vector<std::string> parts = {};  // what stands in place of {}
+  // Names of what the request says and the answer does not follow: told in the header X-Ebb-Ignored
+  // of whatever answers it.
+  std::shared_ptr<std::vector<std::string>> ignored = std::make_shared<std::vector<std::string>>();
 
-  void reply(Reply r) const { exchange->reply(std::move(r)); }
+  // Those of an object, which the request calls so ("sample_params").
+  void ignore(const JsonReader& of, const std::string& object = "") const;
+  Headers told() const;  // X-Ebb-Ignored, where there is something to tell
+  void reply(Reply r) const;
   void reply(const Json& body, int status = 200) const {
-    exchange->reply({.status = status, .body = json_text(body)});
+    reply(Reply{.status = status, .body = json_text(body)});
   }
+  // Without the body, for whoever answers later.
+  Call waiting() const;
 };
 
 using Handler = std::function<void(const Call&)>;
+// Of a request whose body is a JSON object.
+using JsonHandler = std::function<void(const Call&, JsonReader&)>;
+Handler with_json(JsonHandler handler);
 using RenderFault = Reply (*)(const HttpFault& fault, const Request& request);
 
 enum class On : uint8_t {

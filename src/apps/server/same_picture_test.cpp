@@ -2,12 +2,19 @@
 #include <gtest/gtest.h>
 
 #include "apps/server/base64.h"
+#include "pipeline/model_in_the_box.h"
 #include "support/generate_program.h"
 #include "support/pictures.h"
 #include "support/test_server.h"
 
 namespace ebb::testing {
 namespace {
+
+std::unique_ptr<server::Engine> engine_of(const server::Catalogue& c) {
+  cli::CommonOptions device;
+  device.device = "cpu", device.threads = 1;
+  return server::pipeline_engine(c, device, "auto");
+}
 
 class SamePicture : public GenerateProgram {
  protected:
@@ -16,18 +23,17 @@ class SamePicture : public GenerateProgram {
     if (IsSkipped()) return;
     std::filesystem::create_directories(folder_ / "models");
     model_ = checkpoint({unet(), text(), autoencoder()}, "models/small");
+    start({folder_ / "models", {}});
+  }
+  void start(const server::CatalogueFolder& models) {
     server_ = std::make_unique<TestServer>(
-        folder_.path(), 1, [&](auto& o) { o.folders = {{.path = folder_ / "models", .kind = {}}}; },
-        [](const server::Catalogue& c) {
-          cli::CommonOptions device;
-          device.device = "cpu", device.threads = 1;
-          return server::pipeline_engine(c, device, "auto");
-        });
+        folder_.path(), 1, [&](auto& o) { o.folders = {models}; }, engine_of);
     server_->service().catalogue().wait_for_scan();
   }
   Tensor generated(const std::string& flags) {
-    const Output out = run_program(str("generate --device cpu --threads 1 --prompt fox --model ",
-                                       model_, " --overwrite --out ", png(), " ", flags));
+    const std::string model = model_.empty() ? "" : " --model " + model_;
+    const Output out = run_program(str("generate --device cpu --threads 1 --prompt fox", model,
+                                       " --overwrite --out ", png(), " ", flags));
     EXPECT_EQ(out.code, 0) << out.text;
     return io::read_image(png(), 3);
   }
@@ -41,8 +47,28 @@ class SamePicture : public GenerateProgram {
     EXPECT_EQ(a.status, 200) << a.body;
     return decoded(a.json()["images"][0].get<std::string>());
   }
+  // By the native protocol.
+  Tensor of_native(const nlohmann::json& body) {
+    const auto job = server_->post("/ebb/v1/jobs", body);
+    EXPECT_EQ(job.status, 202) << job.body;
+    const auto done = server_->finished(job.json()["id"]);
+    EXPECT_EQ(done["status"], "completed") << done.dump();
+    const auto image = server_->get(done["images"][0]["url"].get<std::string>());
+    return io::decode_image(
+        {reinterpret_cast<const uint8_t*>(image.body.data()), image.body.size()}, "made", 3);
+  }
   std::string model_;
   std::unique_ptr<TestServer> server_;
+};
+
+// A server of the model that comes with ebb, which no request names.
+class BoxPicture : public SamePicture {
+ protected:
+  void SetUp() override {
+    GenerateProgram::SetUp();
+    if (IsSkipped()) return;
+    start({std::filesystem::path(model_in_the_box()).parent_path().string(), {}, true});
+  }
 };
 
 void expect_same(const Tensor& a, const Tensor& b) {
@@ -140,6 +166,70 @@ TEST_F(SamePicture, row_8__broken_checkpoint__is_told_and_the_other_still_works)
   const nlohmann::json body = {
       {"prompt", "fox"}, {"steps", 1}, {"width", 64}, {"height", 48}, {"seed", 7}};
   EXPECT_EQ(server_->post("/sdapi/v1/txt2img", body).status, 200);
+}
+
+// Size and guidance that a request leaves open are the model's: 128x128 and 3.
+TEST_F(BoxPicture, requests_that_name_no_model__get_its_defaults_in_all_protocols) {
+  const Tensor plain = generated("--steps 2 --seed 7");
+  EXPECT_EQ(plain.shape(), (Shape{128, 128, 3}));
+  expect_same(of_native({{"prompt", "fox"}, {"steps", 2}, {"seed", 7}}), plain);
+  const auto openai = server_->post("/v1/images/generations",
+                                    {{"prompt", "fox"}, {"ebb", {{"steps", 2}, {"seed", 7}}}});
+  ASSERT_EQ(openai.status, 200) << openai.body;
+  expect_same(decoded(openai.json()["data"][0]["b64_json"].get<std::string>()), plain);
+  const auto web_ui =
+      server_->post("/sdapi/v1/txt2img", {{"prompt", "fox"}, {"steps", 2}, {"seed", 7}});
+  ASSERT_EQ(web_ui.status, 200) << web_ui.body;
+  const auto parameters = web_ui.json()["parameters"];
+  EXPECT_EQ(parameters["width"], 128);
+  EXPECT_EQ(parameters["cfg_scale"], 3.0);
+  expect_same(decoded(web_ui.json()["images"][0].get<std::string>()),
+              generated("--dialect a1111 --steps 2 --seed 7 --batch 1 --sampler Euler"));
+  const auto job =
+      server_->post("/sdcpp/v1/img_gen",
+                    {{"prompt", "fox"}, {"seed", 7}, {"sample_params", {{"sample_steps", 2}}}});
+  ASSERT_EQ(job.status, 202) << job.body;
+  server_->finished(job.json()["id"]);
+  const auto done = server_->get(job.json()["poll_url"].get<std::string>()).json();
+  expect_same(decoded(done["result"]["images"][0]["b64_json"].get<std::string>()),
+              generated("--dialect sdcpp --steps 2 --seed 7"));
+}
+
+TEST_F(BoxPicture, catalogue_and_menus__have_it_with_its_defaults) {
+  const auto models = server_->get("/ebb/v1/catalogue").json()["models"];
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0]["name"], "box");
+  const nlohmann::json defaults = {{"size", "128x128"}, {"steps", 20}, {"guidance", 3.0}};
+  EXPECT_EQ(models[0]["defaults"], defaults);
+  EXPECT_EQ(server_->get("/sdapi/v1/sd-models").json()[0]["model_name"], "box");
+  const std::string chosen = server_->get("/sdapi/v1/options").json()["sd_model_checkpoint"];
+  EXPECT_EQ(chosen.find("box.safetensors"), 0u) << chosen;
+}
+
+TEST_F(BoxPicture, plan__is_of_this_model_and_grows_with_the_size) {
+  const auto bytes = [&](const char* size) {
+    const auto a = server_->post("/ebb/v1/plan", {{"size", size}, {"steps", 1}});
+    EXPECT_EQ(a.status, 200) << a.body;
+    return a.json()["bytes"].get<int64_t>();
+  };
+  const int64_t small = bytes("128x128");
+  EXPECT_GT(small, 10'000'000);  // its weights alone have more
+  EXPECT_GT(bytes("256x256"), small);
+  of_native({{"prompt", "fox"}, {"steps", 1}});  // it is loaded
+  EXPECT_EQ(bytes("128x128"), small);
+}
+
+TEST_F(SamePicture, skip_before_the_first_picture__leaves_that_one_out) {
+  server::Catalogue catalogue({{folder_ / "models", {}}});
+  const auto engine = engine_of(catalogue);
+  server::Job job;
+  job.spec.flags.model = model_, job.spec.flags.prompt = "fox", job.spec.flags.size = "64x48";
+  job.spec.flags.generate.steps = 1, job.spec.flags.generate.batch = 1, job.spec.flags.n = 3;
+  job.skip = true;
+  KeptEvents events(job);
+  engine->run(job, 0, events);
+  EXPECT_EQ(events.indices, (std::vector<int64_t>{1, 2}));
+  EXPECT_FALSE(job.skip);
 }
 
 }  // namespace ebb::testing

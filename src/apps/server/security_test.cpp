@@ -27,9 +27,11 @@ nlohmann::json request_of(const std::string& prompt = "a fox") {
 class ServerSecurity : public ::testing::Test {
  protected:
   void TearDown() override {
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_EQ(server_.get("/internal/ping").status, 200);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    int status = 0;  // a test may have had all connections of its address, which are just closing
+    while (status != 200 && std::chrono::steady_clock::now() < end)
+      status = server_.get("/internal/ping").status;
+    EXPECT_EQ(status, 200);
   }
   size_t jobs() { return server_.service().queue().all().size(); }
   HttpAnswer raw(const std::string& bytes) const {
@@ -165,9 +167,10 @@ TEST_F(ServerSecurity, row_7__names_that_are_paths__are_not_in_the_catalogue) {
 }
 
 TEST_F(ServerSecurity, row_9__compressed_body__415_before_it_is_read) {
-  const auto a = ask(server_.port(), "POST", "/sdapi/v1/txt2img", std::string(200'000, 'x'),
-                     "Content-Encoding: gzip\r\n");
-  EXPECT_EQ(a.status, 415);
+  EXPECT_EQ(raw("POST /sdapi/v1/txt2img HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\n"
+                "Content-Length: 200000\r\n\r\n")
+                .status,
+            415);  // no byte of the body was sent
 }
 
 TEST_F(ServerSecurity, row_10__chunks__are_counted_and_must_be_well_formed) {
@@ -295,7 +298,11 @@ TEST_F(ServerSecurity, page__has_its_policy_or_is_told_to_be_missing) {
     EXPECT_NE(a.header("content-security-policy").find("default-src 'none'"), std::string::npos);
     EXPECT_EQ(server_.get("/", "If-None-Match: " + a.header("etag") + "\r\n").status, 304);
   }
-  EXPECT_EQ(ask(server_.port(), "HEAD", "/").status, 200);
+  const auto start = std::chrono::steady_clock::now();
+  const auto head = ask(server_.port(), "HEAD", "/");
+  EXPECT_EQ(head.status, a.status);
+  EXPECT_EQ(head.header("content-length"), a.header("content-length"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 TEST_F(ServerSecurity, row_23__slow_clients__do_not_keep_others_waiting) {
@@ -306,8 +313,24 @@ TEST_F(ServerSecurity, row_23__slow_clients__do_not_keep_others_waiting) {
     streams.push_back(std::make_unique<Wire>(server_.port()));
     streams.back()->send(http_request("GET", "/ebb/v1/events"));
   }
-  // The 61st to 64th connection of this address still get through.
-  EXPECT_EQ(server_.get("/internal/ping").status, 200);
+  std::vector<std::unique_ptr<Wire>> bodies;  // that come by a byte
+  for (int i = 0; i < 3; ++i) {
+    bodies.push_back(std::make_unique<Wire>(server_.port()));
+    bodies.back()->send(
+        "POST /sdapi/v1/txt2img HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
+  }
+  // The 64th connection of this address still gets through, again and again.
+  Wire last(server_.port());
+  std::vector<std::chrono::steady_clock::duration> times;
+  for (int i = 0; i < 100; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    last.send(http_request("GET", "/internal/ping"));
+    ASSERT_EQ(last.answer().status, 200);
+    times.push_back(std::chrono::steady_clock::now() - start);
+    for (const auto& b : bodies) b->send(" ");
+  }
+  std::ranges::nth_element(times, times.begin() + 50);
+  EXPECT_LT(times[50], milliseconds(20));  // the median: the machine has others, too
 }
 
 TEST(server_limits, connections_of_an_address__are_bounded) {

@@ -6,6 +6,7 @@
 
 #include "apps/server/fault.h"
 #include "apps/server/page.h"
+#include "base/hash.h"
 #include "base/names.h"
 #include "core/out_of_memory.h"
 #include "diffusion/solver/run.h"
@@ -26,8 +27,8 @@ class Logged final : public Exchange {
     say(r.status);
     to_->reply(std::move(r));
   }
-  std::shared_ptr<EventStream> stream() override {
-    auto out = to_->stream();
+  std::shared_ptr<EventStream> stream(Headers headers) override {
+    auto out = to_->stream(std::move(headers));
     if (out) say(200);
     return out;
   }
@@ -53,6 +54,14 @@ std::vector<uint8_t> encoded(Service& s, const Job& job, const MadePicture& p) {
     s.queue().warn(job, str(e.what(), "; the picture has no text"));
     return io::encode_picture(spec.format, p.pixels, {}, spec.quality);
   }
+}
+
+// By which a process that goes on with a job knows which of its pictures are stored.
+std::string tag_of(const Job& job, int64_t index) {
+  char out[9];
+  std::snprintf(out, sizeof out, "%08x",
+                static_cast<unsigned>(fnv1a(str(job.file, '/', index)) & 0xffffffff));
+  return out;
 }
 
 // What the engine tells of a job, to the queue and the store.
@@ -82,7 +91,11 @@ class Running final : public JobEvents {
         std::string fault;
         auto bytes = encoded(s, *job, p);
         JobImage image{.index = p.index, .seed = p.seed};
-        image.id = s.store().add(std::move(bytes), spec.format, p.seed, spec.keeps, &fault);
+        const std::string tag = tag_of(*job, p.index);
+        if (job->of_before) image.id = s.store().with_tag(tag);
+        if (image.id.empty())
+          image.id =
+              s.store().add(std::move(bytes), {spec.format, p.seed, spec.keeps, tag}, &fault);
         if (const auto at = p.text.find("parameters"); at != p.text.end())
           image.parameters = at->second;
         if (!fault.empty()) s.queue().warn(*job, fault);
@@ -131,6 +144,10 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
   const std::string jobs =
       options_.out.empty() ? "" : (std::filesystem::path(options_.out) / ".jobs").string();
   queue_ = std::make_unique<Queue>(options_.queue, jobs, [this](const std::string& s) { say(s); });
+  queue_->when_forgotten([this](const JobView& v) {
+    if (v.job->spec.keeps || v.job->spec.gives_urls) return;
+    for (const JobImage& i : v.images) store_.remove(i.id);
+  });
   for (const Dialect* d : all_dialects())
     for (Route& r : d->routes()) {
       if (!r.fault) r.fault = d->fault;
@@ -224,17 +241,42 @@ SettingsSource Service::source() {
           model.is_string() ? model.get<std::string>() : ""};
 }
 
+std::shared_ptr<const Job> Service::submit(const Call& call, JobSpec spec) {
+  spec.client = call.request->remote;
+  return queue_->submit(std::move(spec));
+}
+
+void Service::answer_plan(const Call& call, JobSpec spec) {
+  auto job = std::make_shared<Job>();
+  job->spec = std::move(spec);
+  const Route* route = route_of(*call.request, nullptr);
+  const bool is_idle = queue_->run_idle([this, later = call.waiting(), job, route] {
+    Route once = *route;
+    once.handler = [&](const Call& c) {
+      try {
+        const JobMemory m = engine_->plan(*job);
+        c.reply({{"bytes", m.bytes}, {"limit", m.limit}, {"text", m.text}});
+      } catch (const Error& e) {  // as where it does not fit
+        c.reply({{"bytes", nullptr}, {"limit", nullptr}, {"text", e.what()}});
+      }
+    };
+    guarded(once, later);
+  });
+  if (!is_idle) call.reply({{"bytes", nullptr}, {"limit", nullptr}, {"text", nullptr}});
+}
+
 void Service::answer_when_done(const Call& call, JobSpec spec, Render render) {
-  const auto job = queue_->submit(std::move(spec));
+  const auto job = submit(call, std::move(spec));
   if (!options_.keep_orphans) call.exchange->on_leave([this, id = job->id] { queue_->cancel(id); });
   const Route* route = route_of(*call.request, nullptr);
-  queue_->when_finished(job->id, [this, call, render = std::move(render), route](const JobView& v) {
-    codec_.add([call, render, route, v] {
-      Route once = *route;
-      once.handler = [&](const Call& c) { c.reply(render(v)); };
-      guarded(once, call);
-    });
-  });
+  queue_->when_finished(
+      job->id, [this, later = call.waiting(), render = std::move(render), route](const JobView& v) {
+        codec_.add([later, render, route, v] {
+          Route once = *route;
+          once.handler = [&](const Call& c) { c.reply(render(v)); };
+          guarded(once, later);
+        });
+      });
 }
 
 // ---- the worker -------------------------------------------------------------------------------
@@ -260,7 +302,11 @@ void Service::run_job(const std::shared_ptr<Job>& job) {
     queue_->finish(*job, JobStatus::failed, {status, code, sentence});
   };
   try {
-    engine_->run(*job, job->done_before, events);
+    int64_t first = job->done_before;
+    while (job->of_before && first < job->spec.images() &&
+           !store_.with_tag(tag_of(*job, first)).empty())
+      ++first;
+    if (first < job->spec.images()) engine_->run(*job, first, events);
     queue_->finish(*job, JobStatus::completed);
   } catch (const Cancelled&) {
     queue_->finish(*job, JobStatus::cancelled);

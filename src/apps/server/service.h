@@ -59,9 +59,14 @@ class Service {
   SettingsSource source();
   Tasks& codec() { return codec_; }
   const std::vector<Route>& routes() const { return routes_; }
-  // Queues it and answers once it is finished. The peer that leaves before cancels it.
+  // Queues it, as a job of the peer's address. Throws HttpFault.
+  std::shared_ptr<const Job> submit(const Call& call, JobSpec spec);
+  // Likewise, and answers once it is finished. The peer that leaves before cancels it.
   using Render = std::function<Reply(const JobView&)>;
   void answer_when_done(const Call& call, JobSpec spec, Render render);
+  // Answers with the memory that it would take, {"bytes","limit","text"}: null but for a text that
+  // says why where it cannot be, all null where the device has something to do.
+  void answer_plan(const Call& call, JobSpec spec);
   // Somebody looks at previews for a while.
   void look();
   bool is_looked_at() const;

@@ -9,9 +9,10 @@
 #include "apps/cli/picture_output.h"
 #include "apps/server/fault.h"
 #include "apps/server/pictures.h"
+#include "apps/server/request_limits.h"
 #include "base/json.h"
 #include "base/names.h"
-#include "base/text_list.h"
+#include "base/text.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/sampler.h"
 #include "diffusion/solver/sampler_names.h"
@@ -22,16 +23,7 @@
 namespace ebb::server {
 namespace {
 
-constexpr int64_t most_steps = 1000, most_images = 256, most_batch = 16, most_side = 4096,
-                  most_pixels = 16'800'000, multiple = 8;
-constexpr size_t most_text = size_t{64} << 10, most_entries = 64;
-
-// Settings that name files, and of which kind. Behind the name may stand numbers.
-struct FileSetting {
-  std::string_view name;
-  FileKind kind;
-};
-constexpr std::array file_settings = {
+constexpr std::array of_files = {
     FileSetting{"model", FileKind::model},
     FileSetting{"vae", FileKind::vae},
     FileSetting{"text_encoder", FileKind::text_encoder},
@@ -40,6 +32,7 @@ constexpr std::array file_settings = {
     FileSetting{"refiner_lora", FileKind::lora},
     FileSetting{"upscale", FileKind::upscaler},
     FileSetting{"image_encoder", FileKind::control},
+    FileSetting{"control_model", FileKind::control},
 };
 // What names files in a way that requests may not.
 constexpr std::array<std::string_view, 7> of_the_server = {
@@ -107,6 +100,32 @@ void check_length(const std::string& name, const Json& value, const std::string&
 
 }  // namespace
 
+std::span<const FileSetting> file_settings() { return of_files; }
+
+std::optional<CatalogueFile> SettingsBuilder::model() const {
+  if (!spec_.flags.model.empty()) return source_.catalogue.by_path(spec_.flags.model);
+  if (!source_.model.empty())
+    return source_.catalogue.find(FileKind::model, source_.model, "model");
+  return source_.catalogue.usual_model();
+}
+
+ModelDefaults SettingsBuilder::defaults() const {
+  const auto f = model();
+  return f ? f->defaults : ModelDefaults();
+}
+
+ImageSize SettingsBuilder::set_size(std::optional<int64_t> width, std::optional<int64_t> height) {
+  ImageSize size{.height = 512, .width = 512};
+  if (const std::string own = width && height ? "" : defaults().size; !own.empty())
+    size = cli::image_size(own, "serve");
+  size = {.height = height.value_or(size.height) / size_multiple * size_multiple,
+          .width = width.value_or(size.width) / size_multiple * size_multiple};
+  if (std::min(size.width, size.height) < size_multiple)
+    fail_field("size", "sides must be ", size_multiple, " pixels or more");
+  set("size", str(size.width, 'x', size.height), width || !height ? "width" : "height");
+  return size;
+}
+
 void SettingsBuilder::set(const std::string& name, const Json& value, const std::string& asked) {
   const std::string field = asked.empty() ? name : asked;
   if (value.is_null()) return;
@@ -124,10 +143,10 @@ void SettingsBuilder::set(const std::string& name, const Json& value, const std:
     for (const Json& unit : value) control(unit);
     return;
   }
-  const auto file = std::ranges::find(file_settings, name, &FileSetting::name);
+  const auto file = std::ranges::find(of_files, name, &FileSetting::name);
   spec_.given.insert(name);
   spec_.shown[name] = value;
-  if (file != file_settings.end()) return set_file(name, file->kind, value, field);
+  if (file != of_files.end()) return set_file(name, file->kind, value, field);
   if (name == "hires") return set_hires(text_of(value, field), field);
   set_plain(name, value, field);
 }
@@ -176,20 +195,14 @@ std::string SettingsBuilder::path_with_numbers(FileKind kind, const std::string&
 
 void SettingsBuilder::set_file(const std::string& name, FileKind kind, const Json& value,
                                const std::string& field) {
-  cli::GenerateFlags& o = spec_.flags;
-  if (name == "lora" || name == "refiner_lora") {
-    std::vector<std::string>& texts = (name == "lora" ? o.lora : o.modes.refiner_lora).texts;
-    texts.clear();
-    if (value.is_array())
-      for (const Json& one : value)
-        texts.push_back(path_with_numbers(kind, text_of(one, field), field));
-    else if (!text_of(value, field).empty())
-      texts.push_back(path_with_numbers(kind, text_of(value, field), field));
-    return;
-  }
-  const std::string text = text_of(value, field);
-  const std::string path = text.empty() ? "" : path_with_numbers(kind, text, field);
-  set_field(find_field(fields_of(o), name, "setting"), path);
+  const Field own = find_field(fields_of(spec_.flags), name, "setting");
+  std::vector<std::string> paths;
+  for (const Json& one : value.is_array() ? value : Json::array({value}))
+    if (const std::string text = text_of(one, field); !text.empty())
+      paths.push_back(path_with_numbers(kind, text, field));
+  if (std::holds_alternative<std::string*>(own.ref) && value.is_array())
+    fail_field(field, "must be a text");
+  set_field(own, separated(paths, ";"));
 }
 
 // "SCALE[:upscaler[:steps[:strength]]]": an upscaler of the catalogue, or one by name.
@@ -251,7 +264,7 @@ void SettingsBuilder::check_limits() const {
   within("n", o.n, 1, most_images);
   within("batch", o.generate.batch, 0, most_batch);
   within("first_image", o.first_image, 0, int64_t{1} << 40);
-  within("clip_skip", o.clip_skip, 0, 64);
+  within("clip_skip", o.clip_skip, 0, most_clip_skip);
   if (!std::isfinite(o.generate.guidance)) fail_field("guidance", "must be a number");
   ImageSize size;
   try {
@@ -264,8 +277,8 @@ void SettingsBuilder::check_limits() const {
   within("size", std::max(size.height, size.width), 1, most_side);
   if (size.height * size.width > most_pixels)
     fail_field("size", "has more than ", most_pixels, " pixels");
-  if (size.height % multiple != 0 || size.width % multiple != 0)
-    fail_field("size", "sides must be multiples of ", multiple, " (got ", o.size, ")");
+  if (size.height % size_multiple != 0 || size.width % size_multiple != 0)
+    fail_field("size", "sides must be multiples of ", size_multiple, " (got ", o.size, ")");
 }
 
 // What comes out behind outpainting, the second pass and the upscaler. A size that is left open,
@@ -334,13 +347,9 @@ JobSpec SettingsBuilder::finish() {
   }
   cli::GenerateFlags& o = spec_.flags;
   o.lora_dir = source_.lora_dir, o.embedding_dir = source_.embedding_dir;
-  if (o.model.empty()) {
-    auto models = source_.catalogue.all(FileKind::model);
-    std::erase_if(models, [](const CatalogueFile& f) { return !f.fault.empty(); });
-    if (!source_.model.empty())
-      o.model = source_.catalogue.find(FileKind::model, source_.model, "model").path;
-    else if (!models.empty())
-      o.model = models[0].path;
+  if (const auto own = model()) {
+    if (!has("guidance") && o.generate.rules.empty()) o.generate.guidance = own->defaults.guidance;
+    o.model = own->path;
   }
   if (!has("seed")) o.generate.seed.parse("-1");
   spec_.shown["seed"] = uint64_t{o.generate.seed};
@@ -348,11 +357,10 @@ JobSpec SettingsBuilder::finish() {
 }
 
 void check_pixels(const std::string& field, double height, double width) {
-  constexpr int64_t most = 67'000'000;
   const auto whole = [](double v) { return static_cast<int64_t>(std::clamp(v, 0.0, 1e18)); };
-  if (whole(height * width) > most)
+  if (whole(height * width) > most_pixels_out)
     fail_field(field, "makes ", whole(width), "x", whole(height), " pixels (",
-               whole(height * width), "), more than ", most);
+               whole(height * width), "), more than ", most_pixels_out);
 }
 
 void check_sampler(const std::string& name) {

@@ -3,6 +3,8 @@
 // decoded, and what only the server decides is refused.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 
 #include "apps/server/catalogue.h"
@@ -17,16 +19,31 @@ struct SettingsSource {
   const Catalogue& catalogue;
   Store& store;
   std::string lora_dir, embedding_dir;
-  std::string model;  // of a request that names none: a title; "": the first one
+  std::string model;  // of a request that names none: a title; "": the usual one
 };
+
+// Settings that name files of the catalogue, and of which kind. Behind the name may stand numbers.
+struct FileSetting {
+  std::string_view name;
+  FileKind kind;
+};
+std::span<const FileSetting> file_settings();
 
 class SettingsBuilder {
  public:
   explicit SettingsBuilder(const SettingsSource& source) : source_(source) {}
 
+  // That the job will have: the one that is set, or that is taken where none is. None: there is
+  // none.
+  std::optional<CatalogueFile> model() const;
+  // Its own, or those of any; what a request leaves open.
+  ModelDefaults defaults() const;
+
   // Throw HttpFault, naming `field`, or the setting where it is "": 422 for what cannot be, 400 for
   // what is not in the catalogue.
   void set(const std::string& name, const Json& value, const std::string& field = "");
+  // Sides of protocols that round them down; one that is left open is the model's, or 512.
+  ImageSize set_size(std::optional<int64_t> width, std::optional<int64_t> height);
   // A picture of the request: init, mask, image.
   void picture(const std::string& name, const Tensor& pixels);
   // A control network with its picture: {"model","kind","image","strength","start","end"}.
@@ -47,7 +64,7 @@ class SettingsBuilder {
   void check_names() const;
   void check_tags() const;
 
-  const SettingsSource& source_;
+  SettingsSource source_;
   JobSpec spec_;
   ImageSize init_ = {};  // of the start image
 };

@@ -13,6 +13,7 @@
 #include "apps/server/job.h"
 #include "apps/server/random_text.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "io/resize.h"
@@ -31,13 +32,15 @@ std::span<const uint8_t> span_of(const std::string& bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
 
-std::string new_id(uint64_t seed) {
+constexpr std::string_view unfinished = ".part";
+
+std::string new_id(uint64_t seed, const std::string& tag) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
-  return str(text, '-', seed, '-', random_text(8));
+  return str(text, '-', seed, '-', tag.empty() ? random_text(8) : tag);
 }
 
 // The names that new_id() gives.
@@ -74,12 +77,16 @@ Store::Store(std::string folder) : folder_(std::move(folder)) {
   directory_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   require(directory_.number() >= 0, "serve: --out cannot be opened (", std::strerror(errno), ")  ",
           folder_);
+  require(try_lock(directory_.number(), LockFor::writing),
+          "serve: another process writes into --out; name another folder  ", folder_);
   read_folder();
 }
 
 void Store::read_folder() {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
+    if (entry.path().extension() == unfinished && is_id(entry.path().stem().stem().string()))
+      fs::remove(entry.path(), ignored);  // of a process that was killed, as the folder is ours
     const auto format = io::picture_format(entry.path().string());
     const std::string stem = entry.path().stem().string();
     if (format && is_id(stem) && entry.path().extension() == ending_of(*format))
@@ -92,7 +99,8 @@ std::string Store::file_name(const StoredPicture& p) const {
 }
 
 bool Store::write(const std::string& name, const std::vector<uint8_t>& bytes, std::string& fault) {
-  const Descriptor file(::openat(directory_.number(), name.c_str(),
+  const std::string part = name + std::string(unfinished);
+  const Descriptor file(::openat(directory_.number(), part.c_str(),
                                  O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0644));
   size_t done = 0;
   while (file.number() >= 0 && done < bytes.size()) {
@@ -101,15 +109,17 @@ bool Store::write(const std::string& name, const std::vector<uint8_t>& bytes, st
     if (n <= 0) break;
     done += static_cast<size_t>(n);
   }
-  if (file.number() >= 0 && done == bytes.size()) return true;
+  if (file.number() >= 0 && done == bytes.size() &&
+      ::renameat(directory_.number(), part.c_str(), directory_.number(), name.c_str()) == 0)
+    return true;
   fault = str("serve: --out: the picture is not saved (", std::strerror(errno), ")");
-  if (file.number() >= 0) ::unlinkat(directory_.number(), name.c_str(), 0);
+  if (file.number() >= 0) ::unlinkat(directory_.number(), part.c_str(), 0);
   return false;
 }
 
-std::string Store::add(std::vector<uint8_t> bytes, io::PictureFormat format, uint64_t seed,
-                       bool keep, std::string* fault) {
-  StoredPicture p{new_id(seed), format, keep && directory_.number() >= 0};
+std::string Store::add(std::vector<uint8_t> bytes, const NewPicture& picture, std::string* fault) {
+  StoredPicture p{new_id(picture.seed, picture.tag), picture.format,
+                  picture.keep && directory_.number() >= 0};
   std::string why;
   if (p.kept && !write(file_name(p), bytes, why)) p.kept = false;
   if (fault) *fault = why;
@@ -121,6 +131,14 @@ std::string Store::add(std::vector<uint8_t> bytes, io::PictureFormat format, uin
   memory_order_.push_back(p.id);
   forget_old();
   return p.id;
+}
+
+std::string Store::with_tag(std::string_view tag) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::ranges::find_if(pictures_, [&](const auto& p) {
+    return p.second.kept && p.first.ends_with("-" + std::string(tag));
+  });
+  return at == pictures_.end() ? "" : at->first;
 }
 
 void Store::forget_old() {

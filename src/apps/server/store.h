@@ -23,6 +23,14 @@ struct StoredPicture {
   bool kept = false;  // in the folder
 };
 
+// How a picture is stored.
+struct NewPicture {
+  io::PictureFormat format = io::PictureFormat::png;
+  uint64_t seed = 0;
+  bool keep = true;      // in the folder
+  std::string tag = {};  // 8 hexadecimal digits by which with_tag() finds it; "": any
+};
+
 struct PictureFacts {
   int64_t width = 0, height = 0;
   std::string parameters;  // A1111's text
@@ -31,13 +39,16 @@ struct PictureFacts {
 
 class Store {
  public:
-  // "": no folder. Throws Error where it cannot be made.
+  // "": no folder. It is this store's alone. Throws Error where it cannot be made, or is another
+  // process's.
   explicit Store(std::string folder);
 
-  // Names it: YYYYMMDD-HHMMSS-<seed>-<8 digits>. Where the folder takes no more (`fault` says why)
-  // it stays in memory alone.
-  std::string add(std::vector<uint8_t> bytes, io::PictureFormat format, uint64_t seed, bool keep,
+  // Names it: YYYYMMDD-HHMMSS-<seed>-<tag>. It is there whole or not at all. Where the folder takes
+  // no more (`fault` says why) it stays in memory alone.
+  std::string add(std::vector<uint8_t> bytes, const NewPicture& picture,
                   std::string* fault = nullptr);
+  // The id of a picture in the folder; "": there is none.
+  std::string with_tag(std::string_view tag) const;
   std::optional<StoredPicture> find(std::string_view id) const;
   // None where it is gone.
   std::optional<std::string> bytes(std::string_view id);

@@ -279,12 +279,10 @@ void resolve_like(GenerateFlags& o, const GenerateOptions& of_picture, const Lik
   if (!first) o.first_image = is_given(app, "seed") ? 0 : like.image;
 }
 
-// Where no --model is named: the one that comes with ebb, with what suits it.
+// Where no --model is named: the one that comes with ebb.
 void take_model_in_the_box(GenerateFlags& o) {
   o.model = model_in_the_box();
-  if (o.generate.guidance_open) o.generate.guidance = box_guidance;
-  std::fprintf(stderr, "model: takes the one that comes with ebb, with --guidance %s  %s\n",
-               str(o.generate.guidance).c_str(), o.model.c_str());
+  std::fprintf(stderr, "model: takes the one that comes with ebb  %s\n", o.model.c_str());
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) {

@@ -19,6 +19,7 @@
 #include "base/names.h"
 #include "base/text_list.h"
 #include "io/file.h"
+#include "pipeline/model_in_the_box.h"
 #include "train/stop.h"
 
 namespace ebb::cli {
@@ -42,7 +43,10 @@ struct Options {
        vae_tiling = false;
   CommonOptions common;
   void fields(auto&& f) {
-    f("models", models, "a folder of checkpoints, LoRAs, autoencoders, upscalers, and so on");
+    f("models", models,
+      "a folder of checkpoints, LoRAs, autoencoders, upscalers, and so on; beside them there is "
+      "the "
+      "small model that comes with ebb, which is taken where there is no other");
     f("host", host, "the address to listen at; others than this computer's own need --key");
     f("port", port, "0: any that is free");
     f("out", out, "a folder for pictures, and for the jobs that wait");
@@ -127,6 +131,9 @@ std::vector<server::CatalogueFolder> folders_of(const Options& o) {
   add("text_encoder_dir", o.text_encoder_dir, FileKind::text_encoder);
   add("controlnet_dir", o.controlnet_dir, FileKind::control);
   add("realesrgan_models_path", o.realesrgan_models_path, FileKind::upscaler);
+  if (o.engine != "models") return out;
+  if (const auto box = find_model_in_the_box())
+    out.push_back({fs::canonical(*box).parent_path().string(), {}, true});
   return out;
 }
 

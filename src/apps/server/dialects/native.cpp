@@ -56,10 +56,9 @@ void set_upscaler(UpscaleSettings& u, const std::string& text, Service& s) {
 }
 
 // A larger picture of one.
-JobSpec upscale_spec(SettingsBuilder& builder, const Json& body, Service& s) {
+JobSpec upscale_spec(SettingsBuilder& builder, JsonReader& r, Service& s) {
   JobSpec& spec = builder.spec();
   spec.kind = JobKind::upscale;
-  JsonReader r(body);
   r.skip({"kind"});
   const std::string image = r.text("init").value_or("");
   if (image.empty()) fail_field("init", "is missing");
@@ -79,21 +78,30 @@ JobSpec upscale_spec(SettingsBuilder& builder, const Json& body, Service& s) {
   return std::move(spec);
 }
 
-void post_job(const Call& c) {
-  const Json body = read_json(c.request->body);
-  const SettingsSource source = c.service.source();
-  SettingsBuilder builder(source);
+void post_job(const Call& c, JsonReader& r) {
+  SettingsBuilder builder(c.service.source());
   JobSpec spec;
-  if (body.value("kind", Json("generate")) == "upscale") {
-    spec = upscale_spec(builder, body, c.service);
+  const std::string kind = r.text("kind").value_or("generate");
+  if (kind == "upscale") {
+    spec = upscale_spec(builder, r, c.service);
   } else {
-    for (const auto& [name, value] : body.items())
+    if (kind != "generate") fail_field("kind", "must be generate or upscale");
+    for (const auto& [name, value] : r.object().items())
       if (name != "kind") builder.set(name, value);
     spec = builder.finish();
   }
-  spec.client = c.request->remote;
-  const auto job = c.service.queue().submit(std::move(spec));
+  const auto job = c.service.submit(c, std::move(spec));
   c.reply(job_json(*c.service.queue().find(job->id)), 202);
+}
+
+void plan(const Call& c, JsonReader& r) {
+  SettingsBuilder builder(c.service.source());
+  for (const auto& [name, value] : r.object().items()) {
+    if (name == "init" || name == "mask" || name == "control")
+      fail_field(name, "a plan is of a prompt alone");
+    builder.set(name, value);
+  }
+  c.service.answer_plan(c, builder.finish());
 }
 
 void delete_job(const Call& c) {
@@ -114,9 +122,7 @@ void skip(const Call& c) {
   c.reply(job_json(job_of(c)));
 }
 
-void move(const Call& c) {
-  const Json body = read_json(c.request->body);
-  JsonReader r(body);
+void move(const Call& c, JsonReader& r) {
   const auto position = r.integer("position", 0, 1 << 20);
   if (!position) fail_field("position", "is missing");
   job_of(c);
@@ -200,7 +206,7 @@ std::optional<int64_t> number_in(std::string_view text) {
 }
 
 void events(const Call& c) {
-  auto stream = c.exchange->stream();
+  auto stream = c.exchange->stream(c.told());
   if (!stream) throw HttpFault(503, "too_many_streams", "too many clients read events");
   std::make_shared<Feed>(c.service, std::move(stream))
       ->start(c, number_in(c.request->header("last-event-id")));
@@ -234,7 +240,8 @@ void health(const Call& c) {
 
 std::vector<Route> routes() {
   return {
-      {"POST", "/ebb/v1/jobs", post_job, On::codec, large_body},
+      {"POST", "/ebb/v1/jobs", with_json(post_job), On::codec, large_body},
+      {"POST", "/ebb/v1/plan", with_json(plan)},
       {"GET", "/ebb/v1/jobs",
        [](const Call& c) {
          c.reply({{"jobs", jobs_json(c.service)}});
@@ -242,7 +249,7 @@ std::vector<Route> routes() {
       {"DELETE", "/ebb/v1/jobs", delete_jobs},
       {"GET", "/ebb/v1/jobs/{}", [](const Call& c) { c.reply(job_json(job_of(c))); }},
       {"DELETE", "/ebb/v1/jobs/{}", delete_job},
-      {"PATCH", "/ebb/v1/jobs/{}", move},
+      {"PATCH", "/ebb/v1/jobs/{}", with_json(move)},
       {"POST", "/ebb/v1/jobs/{}/skip", skip},
       {"GET", "/ebb/v1/jobs/{}/preview", preview},
       {"GET", "/ebb/v1/events", events},

@@ -4,6 +4,7 @@
 #include "apps/server/base64.h"
 #include "apps/server/multipart.h"
 #include "apps/server/pictures.h"
+#include "apps/server/request_limits.h"
 #include "apps/server/service.h"
 #include "base/names.h"
 
@@ -54,7 +55,7 @@ std::string without_extra(std::string prompt, Json& extra) {
 void set_extras(SettingsBuilder& to, JsonReader& r) {
   if (const auto v = r.text("negative_prompt")) to.set("negative", *v, "negative_prompt");
   if (const Json* v = r.any("seed")) to.set("seed", *v);
-  if (const auto v = r.integer("steps", 1, 1000)) to.set("steps", *v);
+  if (const auto v = r.integer("steps", 1, most_steps)) to.set("steps", *v);
   if (const auto v = r.number("guidance_scale")) to.set("guidance", *v, "guidance_scale");
   if (const auto v = r.text("sampler")) to.set("sampler", *v);
   if (const Json* v = r.any("lora")) to.set("lora", *v);
@@ -68,7 +69,7 @@ void set_quality(SettingsBuilder& to, const std::string& quality) {
   for (const char* known : {"", "auto", "low", "medium", "high", "standard", "hd"})
     if (quality == known) {
       if (factor == 1 || to.has("steps")) return;
-      const auto usual = static_cast<double>(cli::GenerateFlags().generate.steps);
+      const auto usual = static_cast<double>(to.defaults().steps);
       to.set("steps", static_cast<int64_t>(usual * factor), "quality");
       return;
     }
@@ -83,27 +84,28 @@ void set_size(SettingsBuilder& to, const std::string& size) {
   };
   if (x == size.npos || !digits(size.substr(0, x)) || !digits(size.substr(x + 1)))
     fail_field("size", "must be WIDTHxHEIGHT or auto");
-  to.set("size",
-         str(std::stoll(size.substr(0, x)) / 8 * 8, 'x', std::stoll(size.substr(x + 1)) / 8 * 8));
+  to.set_size(std::stoll(size.substr(0, x)), std::stoll(size.substr(x + 1)));
 }
 
 // Fields of generations, edits and variations alike.
-Wanted read_common(Service& s, SettingsBuilder& to, JsonReader& r) {
+Wanted read_common(const Call& c, SettingsBuilder& to, JsonReader& r) {
   Wanted out;
   Json extra = Json::object();
   const std::string prompt = without_extra(r.text("prompt").value_or(""), extra);
   to.set("prompt", prompt);
-  set_model(to, r.text("model").value_or(""), s);
+  set_model(to, r.text("model").value_or(""), c.service);
   to.set("n", r.integer("n", 1, 10).value_or(1));
   out.size = r.text("size").value_or("auto");
   set_size(to, out.size);
   set_extras(to, r);
   JsonReader more(extra);
   set_extras(to, more);
+  c.ignore(more, "sd_cpp_extra_args");
   out.quality = r.text("quality").value_or("");
   set_quality(to, out.quality);
   out.format = r.text("output_format").value_or("png");
   out.url = r.text("response_format").value_or("b64_json") == "url";
+  to.spec().gives_urls = out.url;
   out.background = r.text("background").value_or("");
   if (out.background == "transparent")
     throw HttpFault(400, "invalid_value", "background: pictures are not transparent", "background");
@@ -116,6 +118,10 @@ Wanted read_common(Service& s, SettingsBuilder& to, JsonReader& r) {
   spec.quality = static_cast<int>(
       std::max<int64_t>(r.integer("output_compression", 0, 100).value_or(spec.quality), 1));
   spec.keeps = false;
+  r.ignore_unless("moderation", {"auto"});
+  r.ignore_unless("input_fidelity", {"low"});
+  r.skip({"user"});  // who asks, which no picture depends on
+  c.ignore(r);
   return out;
 }
 
@@ -133,10 +139,6 @@ Json usage() {
           {"input_tokens_details", {{"text_tokens", 0}, {"image_tokens", 0}}}};
 }
 
-std::string coded(std::string_view bytes) {
-  return base64({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
-}
-
 void check_end(const JobView& v) {
   if (v.error.status != 0) throw HttpFault(v.error.status, v.error.code, v.error.message);
   if (v.status == JobStatus::cancelled) throw HttpFault(500, "cancelled", "the job was cancelled");
@@ -149,7 +151,7 @@ Reply whole_answer(Service& s, const JobView& v, const Wanted& w) {
     if (w.url)
       data.push_back({{"url", "/ebb/v1/images/" + i.id}});
     else if (const auto bytes = s.store().bytes(i.id))
-      data.push_back({{"b64_json", coded(*bytes)}});
+      data.push_back({{"b64_json", base64(*bytes)}});
   Json out = {{"created", static_cast<int64_t>(v.job->created)}, {"data", std::move(data)}};
   out.update(facts_of(w));
   out["usage"] = usage();
@@ -175,8 +177,8 @@ class Partials : public std::enable_shared_from_this<Partials> {
 
   // Queues it before the stream is open, so that a full queue is an answer with its status.
   void start(const Call& c, JobSpec spec) {
-    id_ = service_.queue().submit(std::move(spec))->id;
-    to_ = c.exchange->stream();
+    id_ = service_.submit(c, std::move(spec))->id;
+    to_ = c.exchange->stream(c.told());
     if (!to_) {
       service_.queue().cancel(id_);
       throw HttpFault(503, "too_many_streams", "too many clients read events");
@@ -220,7 +222,7 @@ class Partials : public std::enable_shared_from_this<Partials> {
         const auto bytes = service_.store().bytes(i.id);
         if (!bytes) continue;
         Json data = {{"type", wanted_.event + ".completed"},
-                     {"b64_json", coded(*bytes)},
+                     {"b64_json", base64(*bytes)},
                      {"created_at", static_cast<int64_t>(unix_time())},
                      {"usage", usage()}};
         data.update(facts_of(wanted_));
@@ -249,7 +251,6 @@ class Partials : public std::enable_shared_from_this<Partials> {
 
 void answer(const Call& c, SettingsBuilder& to, const Wanted& w) {
   JobSpec spec = to.finish();
-  spec.client = c.request->remote;
   Service& s = c.service;
   if (!w.stream)
     return s.answer_when_done(c, std::move(spec),
@@ -257,13 +258,10 @@ void answer(const Call& c, SettingsBuilder& to, const Wanted& w) {
   std::make_shared<Partials>(s, w)->start(c, std::move(spec));
 }
 
-void generations(const Call& c) {
-  const Json body = read_json(c.request->body);
-  JsonReader r(body);
-  const SettingsSource source = c.service.source();
-  SettingsBuilder to(source);
-  const Wanted w = read_common(c.service, to, r);
-  if (!r.text("prompt")) fail_field("prompt", "is missing");
+void generations(const Call& c, JsonReader& r) {
+  SettingsBuilder to(c.service.source());
+  if (!r.has("prompt")) fail_field("prompt", "is missing");
+  const Wanted w = read_common(c, to, r);
   answer(c, to, w);
 }
 
@@ -299,17 +297,15 @@ Form read_form(const Request& r) {
 void from_image(const Call& c, const char* event, double strength) {
   const Form form = read_form(*c.request);
   JsonReader r(form.fields);
-  const SettingsSource source = c.service.source();
-  SettingsBuilder to(source);
-  Wanted w = read_common(c.service, to, r);
+  SettingsBuilder to(c.service.source());
+  Wanted w = read_common(c, to, r);
   w.event = event;
   const Tensor image = decoded_picture(form.images[0], "image");
   to.picture("init", image);
   if (!to.has("size")) {
-    const int64_t h = std::max<int64_t>(image.shape()[0] / 8 * 8, 8),
-                  wide = std::max<int64_t>(image.shape()[1] / 8 * 8, 8);
-    to.set("size", str(wide, 'x', h));
-    w.size = str(wide, 'x', h);
+    const ImageSize size = to.set_size(std::max(image.shape()[1], size_multiple),
+                                       std::max(image.shape()[0], size_multiple));
+    w.size = str(size.width, 'x', size.height);
   }
   if (!to.has("strength")) to.set("strength", strength);
   if (!form.mask.empty())
@@ -338,7 +334,7 @@ std::vector<Route> routes() {
   const RouteAccess form{.accepts = "multipart/form-data"};
   constexpr double edit = 0.75, vary = 0.75;
   return {
-      {"POST", "/v1/images/generations", generations},
+      {"POST", "/v1/images/generations", with_json(generations)},
       {"POST", "/v1/images/edits", [](const Call& c) { from_image(c, "image_edit", edit); },
        On::codec, large_body, form},
       {"POST", "/v1/images/variations",

@@ -71,28 +71,18 @@ std::string info_text(const JobView& v, const Json& echoed) {
 }
 
 void generate(const Call& c, Task task) {
-  sdapi::Asked asked = sdapi::read_request(c.service, *c.request, task);
-  Headers headers;
-  if (!asked.ignored.empty()) {
-    std::string names;
-    for (const std::string& n : asked.ignored)
-      if (names.size() < 1000) names += (names.empty() ? "" : ", ") + n;
-    headers.emplace_back("X-Ebb-Ignored", names);
-  }
+  sdapi::Asked asked = sdapi::read_request(c, task);
   c.service.answer_when_done(
       c, std::move(asked.spec),
-      [&s = c.service, echoed = asked.echoed, sends = asked.sends_images,
-       headers](const JobView& v) {
+      [&s = c.service, echoed = asked.echoed, sends = asked.sends_images](const JobView& v) {
         if (v.error.status != 0) throw HttpFault(v.error.status, v.error.code, v.error.message);
         Json images = Json::array();
         for (const JobImage& i : v.images)
           if (const auto bytes = sends ? s.store().bytes(i.id) : std::nullopt)
-            images.push_back(
-                base64({reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()}));
+            images.push_back(base64(*bytes));
         return Reply{.body = json_text({{"images", std::move(images)},
                                         {"parameters", echoed},
-                                        {"info", info_text(v, echoed)}}),
-                     .headers = headers};
+                                        {"info", info_text(v, echoed)}})};
       });
 }
 

@@ -153,18 +153,13 @@ void control_models(const Call& c) {
   c.reply({{"model_list", out}});
 }
 
-const Json& module_names() {
-  static const Json names = {"none", "canny", "invert", "threshold"};
-  return names;
-}
-
 void control_types(const Call& c) {
   Json names = Json::array({"None"});
   for (const CatalogueFile& f : c.service.catalogue().all(FileKind::control))
     if (f.fault.empty()) names.push_back(f.name);
   c.reply({{"control_types",
             {{"All",
-              {{"module_list", module_names()},
+              {{"module_list", sdapi::preprocessors()},
                {"model_list", names},
                {"default_option", "none"},
                {"default_model", "None"}}}}}});
@@ -199,7 +194,7 @@ std::vector<Route> routes() {
       {"GET", "/controlnet/settings", constant({{"control_net_unit_count", 3}})},
       {"GET", "/controlnet/model_list", control_models},
       {"GET", "/controlnet/module_list",
-       constant({{"module_list", module_names()}, {"module_detail", Json::object()}})},
+       constant({{"module_list", sdapi::preprocessors()}, {"module_detail", Json::object()}})},
       {"GET", "/controlnet/control_types", control_types},
   };
   for (const char* path : {"prompt-styles", "script-info", "extensions", "hypernetworks",

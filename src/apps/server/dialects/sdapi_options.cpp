@@ -7,14 +7,12 @@
 namespace ebb::server::dialects {
 namespace {
 
-// The checkpoint that jobs get which name none: that was set, or the first one.
+// The checkpoint that jobs get which name none: that was set, or the usual one.
 std::optional<CatalogueFile> current_model(Service& s) {
   const Json set = s.options().get("sd_model_checkpoint");
   if (set.is_string())
     if (auto f = s.catalogue().lookup(FileKind::model, set.get<std::string>())) return f;
-  for (const CatalogueFile& f : s.catalogue().all(FileKind::model))
-    if (f.fault.empty()) return f;
-  return {};
+  return s.catalogue().usual_model();
 }
 
 void get_options(const Call& c) {
@@ -26,11 +24,10 @@ void get_options(const Call& c) {
 }
 
 // Clients send back all that they got, with one key changed.
-void post_options(const Call& c) {
-  const Json body = read_json(c.request->body);
+void post_options(const Call& c, JsonReader& r) {
   const Json before = c.service.options().all();
   Json changes = Json::object();
-  for (const auto& [name, value] : body.items()) {
+  for (const auto& [name, value] : r.object().items()) {
     const auto at = before.find(name);
     if (value.is_null() || (at != before.end() && *at == value)) continue;
     changes[name] = value;
@@ -52,9 +49,8 @@ void post_options(const Call& c) {
   // What a job would refuse is refused here.
   Json all = before;
   all.update(changes);
-  const SettingsSource source = c.service.source();
-  SettingsBuilder trial(source);
-  sdapi::set_options(trial, all, c.service);
+  SettingsBuilder trial(c.service.source());
+  sdapi::set_options(c, trial, all);
   c.service.options().set(changes);
   c.reply(Json());
 }
@@ -69,7 +65,7 @@ void reload(const Call& c) { c.reply(Json::object()); }
 std::vector<Route> routes() {
   return sdapi::with_prefixes({
       {"GET", "/sdapi/v1/options", get_options},
-      {"POST", "/sdapi/v1/options", post_options, On::codec},
+      {"POST", "/sdapi/v1/options", with_json(post_options)},
       {"POST", "/sdapi/v1/unload-checkpoint", unload},
       {"POST", "/sdapi/v1/reload-checkpoint", reload},
   });

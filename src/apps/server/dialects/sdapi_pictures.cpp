@@ -6,15 +6,12 @@
 #include "apps/server/sdapi/request.h"
 #include "base/names.h"
 #include "io/image.h"
-#include "pipeline/control.h"
 #include "pipeline/infotext.h"
 
 namespace ebb::server::dialects {
 namespace {
 
-void png_info(const Call& c) {
-  const Json body = read_json(c.request->body);
-  JsonReader r(body);
+void png_info(const Call& c, JsonReader& r) {
   const std::string bytes = picture_bytes(r.text("image").value_or(""), "image");
   const Tensor pixels = decoded_picture(bytes, "image");  // whether it is one
   const auto text =
@@ -53,7 +50,6 @@ void set_upscaler(const Call& c, JobSpec& spec, const std::string& name) {
 JobSpec read_extras(const Call& c, JsonReader& r) {
   JobSpec spec;
   spec.kind = JobKind::upscale;
-  spec.client = c.request->remote;
   spec.keeps = false;
   for (const char* f : {"gfpgan_visibility", "codeformer_visibility"})
     if (r.number(f).value_or(0) != 0) fail_field(f, "ebb restores no faces");
@@ -61,6 +57,7 @@ JobSpec read_extras(const Call& c, JsonReader& r) {
       second && !same_name(*second, "None") &&
       r.number("extras_upscaler_2_visibility").value_or(0) > 0)
     fail_field("upscaler_2", "ebb mixes no two upscalers");
+  // of what is refused above
   r.skip({"show_extras_results", "codeformer_weight", "upscale_first",
           "extras_upscaler_2_visibility"});
   UpscaleSettings& u = spec.upscale;
@@ -88,14 +85,13 @@ std::string image_of(Service& s, const JobView& v) {
   if (v.error.status != 0) throw HttpFault(v.error.status, v.error.code, v.error.message);
   const auto bytes = v.images.empty() ? std::nullopt : s.store().bytes(v.images[0].id);
   if (!bytes) throw HttpFault(500, "cancelled", "the job was cancelled");
-  return base64({reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()});
+  return base64(*bytes);
 }
 
-void extra_single(const Call& c) {
-  const Json body = read_json(c.request->body);
-  JsonReader r(body);
+void extra_single(const Call& c, JsonReader& r) {
   JobSpec spec = read_extras(c, r);
   add_image(spec, r.text("image").value_or(""), "image");
+  c.ignore(r);
   c.service.answer_when_done(c, std::move(spec), [&s = c.service](const JobView& v) {
     return Reply{.body = json_text({{"image", image_of(s, v)}, {"html_info", ""}})};
   });
@@ -109,7 +105,7 @@ struct Batch {
 
 void run_batch(const Call& c, const std::shared_ptr<Batch>& batch) {
   if (batch->left.empty()) return c.reply({{"images", batch->images}, {"html_info", ""}});
-  const auto job = c.service.queue().submit(std::move(batch->left.back()));
+  const auto job = c.service.submit(c, std::move(batch->left.back()));
   batch->left.pop_back();
   c.exchange->on_leave([&s = c.service, id = job->id] { s.queue().cancel(id); });
   c.service.queue().when_finished(job->id, [c, batch](const JobView& v) {
@@ -123,9 +119,7 @@ void run_batch(const Call& c, const std::shared_ptr<Batch>& batch) {
   });
 }
 
-void extra_batch(const Call& c) {
-  const Json body = read_json(c.request->body);
-  JsonReader r(body);
+void extra_batch(const Call& c, JsonReader& r) {
   const JobSpec spec = read_extras(c, r);
   const Json* images = r.array("imageList");
   if (!images || images->empty()) fail_field("imageList", "is missing");
@@ -139,38 +133,39 @@ void extra_batch(const Call& c) {
     add_image(batch->left.back(), image.text("data").value_or(""), "imageList");
   }
   std::ranges::reverse(batch->left);
-  run_batch(c, batch);
+  c.ignore(r);
+  run_batch(c.waiting(), batch);
 }
 
 // ---- ControlNet
-void detect(const Call& c) {
-  const Json body = read_json(c.request->body);
-  JsonReader r(body);
+void detect(const Call& c, JsonReader& r) {
+  constexpr int64_t most = 255 * 8;  // of a Sobel gradient
   const std::string module = small_letters(r.text("controlnet_module").value_or("none"));
+  sdapi::check_preprocessor(module, "controlnet_module");
+  constexpr int64_t usual = 64;  // of this route
+  const ControlThresholds thresholds{r.integer("controlnet_threshold_a", -1, most).value_or(usual),
+                                     r.integer("controlnet_threshold_b", -1, most).value_or(usual)};
   const Json* images = r.array("controlnet_input_images");
   if (!images || images->empty()) fail_field("controlnet_input_images", "No image selected");
   Json out = Json::array();
   for (const Json& one : *images) {
     if (!one.is_string()) fail_field("controlnet_input_images", "must be a list of texts");
-    const Tensor image =
-        decoded_picture(picture_bytes(one.get_ref<const std::string&>(), "controlnet_input_images"),
-                        "controlnet_input_images");
-    try {
-      out.push_back(base64(io::encode_png(io::convert_channels(control_image(module, image), 3))));
-    } catch (const Error& e) {
-      fail_field("controlnet_module", "Module not available: ", e.what());
-    }
+    out.push_back(base64(io::encode_png(sdapi::control_map(
+        module, one.get_ref<const std::string&>(), "controlnet_input_images", thresholds))));
   }
+  r.ignore_unless("controlnet_processor_res", {-1});
+  c.ignore(r);
   c.reply({{"images", out}, {"info", "Success"}});
 }
 
 std::vector<Route> routes() {
   return sdapi::with_prefixes({
-      {"POST", "/sdapi/v1/png-info", png_info, On::codec, large_body},
-      {"POST", "/sdapi/v1/extra-single-image", extra_single, On::codec, large_body},
-      {"POST", "/sdapi/v1/upscale", extra_single, On::codec, large_body},  // koboldcpp's name
-      {"POST", "/sdapi/v1/extra-batch-images", extra_batch, On::codec, large_body},
-      {"POST", "/controlnet/detect", detect, On::codec, large_body},
+      {"POST", "/sdapi/v1/png-info", with_json(png_info), On::codec, large_body},
+      {"POST", "/sdapi/v1/extra-single-image", with_json(extra_single), On::codec, large_body},
+      {"POST", "/sdapi/v1/upscale", with_json(extra_single), On::codec,
+       large_body},  // koboldcpp's name
+      {"POST", "/sdapi/v1/extra-batch-images", with_json(extra_batch), On::codec, large_body},
+      {"POST", "/controlnet/detect", with_json(detect), On::codec, large_body},
   });
 }
 

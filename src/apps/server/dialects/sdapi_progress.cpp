@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apps/server/base64.h"
+#include "apps/server/request_limits.h"
 #include "apps/server/sdapi/request.h"
 
 namespace ebb::server::dialects {
@@ -20,20 +21,20 @@ bool is_loading(Service& s) {
   return !name.empty() && !ready;
 }
 
-// Of the job that runs: 0.01 and what is done, at most 1.
-double share_of(const JobView& v) {
-  const JobProgress& p = v.progress;
-  const auto images = static_cast<double>(std::max<int64_t>(p.images, 1));
-  const double step = p.steps > 0 ? static_cast<double>(p.step) / static_cast<double>(p.steps) : 0;
-  return std::min(0.01 + (static_cast<double>(p.image) + step) / images, 1.0);
+// Of the job that runs. A share of 0 means that nothing does.
+double share_of(const JobView& v) { return std::min(0.01 + v.progress.share, 1.0); }
+// In seconds; by the time that was spent where the engine does not know it.
+double left_of(const JobView& v) {
+  if (v.progress.seconds_left >= 0) return v.progress.seconds_left;
+  const double spent = unix_time() - v.started;
+  return spent / share_of(v) - spent;
 }
 
 Json preview_text(Service& s, const std::string& job, bool as_url, int64_t& number) {
   const auto p = s.preview();
   if (!p || p->job != job) return nullptr;
   number = p->number;
-  const std::string jpeg = small_jpeg(p->pixels, preview_side);
-  const std::string text = base64({reinterpret_cast<const uint8_t*>(jpeg.data()), jpeg.size()});
+  const std::string text = base64(small_jpeg(p->pixels, preview_side));
   return as_url ? "data:image/jpeg;base64," + text : text;
 }
 
@@ -52,7 +53,6 @@ void progress(const Call& c) {
               {"textinfo", nullptr}};
   if (v) {
     const JobProgress& p = v->progress;
-    const double share = share_of(*v), spent = unix_time() - v->started;
     state["interrupted"] = v->job->cancel.load();
     state["skipped"] = v->job->skip.load();
     state["job"] = "scripts_txt2img";
@@ -60,8 +60,8 @@ void progress(const Call& c) {
     state["job_no"] = p.image;
     state["sampling_step"] = p.step, state["sampling_steps"] = p.steps;
     int64_t number = 0;
-    out = {{"progress", share},
-           {"eta_relative", spent / share - spent},
+    out = {{"progress", share_of(*v)},
+           {"eta_relative", left_of(*v)},
            {"state", state},
            {"current_image", skips ? Json() : preview_text(s, v->job->id, false, number)},
            {"textinfo", nullptr}};
@@ -69,13 +69,11 @@ void progress(const Call& c) {
   c.reply(out);
 }
 
-void internal_progress(const Call& c) {
+void internal_progress(const Call& c, JsonReader& r) {
   Service& s = c.service;
   s.look();
-  const Json body = read_json(c.request->body);
-  JsonReader r(body);
   const std::string id = r.text("id_task").value_or("");
-  const int64_t seen = r.integer("id_live_preview", -1, int64_t{1} << 53).value_or(-1);
+  const int64_t seen = r.integer("id_live_preview", -1, largest_seed).value_or(-1);
   const bool live = r.truth("live_preview").value_or(true);
   Json out = null_task();
   const auto v = s.queue().find(id);
@@ -86,9 +84,8 @@ void internal_progress(const Call& c) {
     out["textinfo"] = str("In queue: ", v->position + 1, "/", s.queue().waiting().size());
   }
   if (v->status == JobStatus::generating) {
-    const double share = share_of(*v), spent = unix_time() - v->started;
     out["active"] = true;
-    out["progress"] = share, out["eta"] = spent / share - spent;
+    out["progress"] = share_of(*v), out["eta"] = left_of(*v);
     out["current_step"] = v->progress.step, out["total_steps"] = v->progress.steps;
     int64_t number = -1;
     const auto p = s.preview();
@@ -127,7 +124,7 @@ std::vector<Route> routes() {
        small_body,
        {.open = true}},
       {"GET", "/internal/pending-tasks", pending, On::io},
-      {"POST", "/internal/progress", internal_progress},
+      {"POST", "/internal/progress", with_json(internal_progress)},
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "apps/server/base64.h"
 #include "apps/server/pictures.h"
+#include "apps/server/request_limits.h"
 #include "apps/server/service.h"
 #include "base/names.h"
 #include "diffusion/levels/schedule.h"
@@ -25,29 +26,32 @@ void refuse_given(JsonReader& r, std::initializer_list<const char*> names) {
   }
 }
 
-void set_sampling(SettingsBuilder& to, const Json& params) {
+void set_sampling(const Call& c, SettingsBuilder& to, const Json& params) {
   JsonReader r(params);
   if (const auto v = r.text("sample_method"); v && !v->empty())
     to.set("sampler", *v, "sample_method");
   if (const auto v = r.text("scheduler"); v && !v->empty() && *v != "default")
     to.set("schedule", *v, "scheduler");
-  to.set("steps", r.integer("sample_steps", 1, 1000).value_or(20), "sample_steps");
+  to.set("steps", r.integer("sample_steps", 1, most_steps).value_or(20), "sample_steps");
   if (const auto v = r.number("eta")) to.set("options", str("eta=", number_text(*v)), "eta");
   refuse_given(r, {"custom_sigmas"});
   if (const Json* guidance = r.object("guidance")) {
     JsonReader g(*guidance);
     if (const auto v = g.number("txt_cfg")) to.set("guidance", *v, "txt_cfg");
     if (const auto v = g.number("img_cfg"); v && *v > 0) to.set("image_guidance", *v, "img_cfg");
+    c.ignore(g, "sample_params.guidance");
   }
+  c.ignore(r, "sample_params");
 }
 
-void set_hires(SettingsBuilder& to, const Json& hires) {
+void set_hires(const Call& c, SettingsBuilder& to, const Json& hires) {
   JsonReader r(hires);
   if (!r.truth("enabled").value_or(true)) return;
   to.set("hires",
          str(number_text(r.number("scale").value_or(2)), ':', r.text("upscaler").value_or("latent"),
-             ':', r.integer("steps", 0, 1000).value_or(0), ':',
+             ':', r.integer("steps", 0, most_steps).value_or(0), ':',
              number_text(r.number("denoising_strength").value_or(0.7))));
+  c.ignore(r, "hires");
 }
 
 void set_pictures(SettingsBuilder& to, JsonReader& r) {
@@ -61,42 +65,46 @@ void set_pictures(SettingsBuilder& to, JsonReader& r) {
   refuse_given(r, {"control_image", "ref_images"});
 }
 
-void img_gen(const Call& c) {
-  const Json body = read_json(c.request->body);
-  JsonReader r(body);
-  const SettingsSource source = c.service.source();
-  SettingsBuilder to(source);
+void set_loras(SettingsBuilder& to, JsonReader& r) {
+  const Json* loras = r.array("lora");
+  if (!loras) return;
+  Json texts = Json::array();
+  for (const Json& one : *loras) {
+    if (!one.is_object()) fail_field("lora", "must be a list of objects");
+    JsonReader l(one);
+    texts.push_back(
+        str(l.text("path").value_or(""), ':', number_text(l.number("multiplier").value_or(1))));
+    if (l.truth("is_high_noise").value_or(false))
+      fail_field("lora", "is_high_noise: ebb has no model of two networks");
+  }
+  to.set("lora", texts);
+}
+
+void img_gen(const Call& c, JsonReader& r) {
+  SettingsBuilder to(c.service.source());
   to.set("dialect", "sdcpp");
   to.set("prompt", r.text("prompt").value_or(""));
   to.set("negative", r.text("negative_prompt").value_or(""), "negative_prompt");
-  to.set("size", str(r.integer("width", 8, 4096).value_or(512) / 8 * 8, 'x',
-                     r.integer("height", 8, 4096).value_or(512) / 8 * 8));
-  to.set("seed", r.integer("seed", -1, int64_t{1} << 53).value_or(-1));
-  to.set("n", r.integer("batch_count", 1, 64).value_or(1), "batch_count");
-  if (const auto skip = r.integer("clip_skip", -1, 64); skip && *skip > 0)
+  to.set_size(r.integer("width", size_multiple, most_side),
+              r.integer("height", size_multiple, most_side));
+  to.set("seed", r.integer("seed", -1, largest_seed).value_or(-1));
+  to.set("n", r.integer("batch_count", 1, most_rounds).value_or(1), "batch_count");
+  if (const auto skip = r.integer("clip_skip", -1, most_clip_skip); skip && *skip > 0)
     to.set("clip_skip", *skip);
+  const Json none = Json::object();
   const Json* params = r.object("sample_params");
-  set_sampling(to, params ? *params : Json::object());
-  if (const Json* hires = r.object("hires")) set_hires(to, *hires);
-  if (const Json* loras = r.array("lora")) {
-    Json texts = Json::array();
-    for (const Json& one : *loras) {
-      if (!one.is_object()) fail_field("lora", "must be a list of objects");
-      JsonReader l(one);
-      texts.push_back(
-          str(l.text("path").value_or(""), ':', number_text(l.number("multiplier").value_or(1))));
-    }
-    to.set("lora", texts);
-  }
+  set_sampling(c, to, params ? *params : none);
+  if (const Json* hires = r.object("hires")) set_hires(c, to, *hires);
+  set_loras(to, r);
   set_pictures(to, r);
   r.skip({"vae_tiling_params"});  // ebb decides it by the memory that there is
   JobSpec spec = to.finish();
-  spec.client = c.request->remote;
   spec.keeps = false;
   const auto format = io::picture_format("." + r.text("output_format").value_or("png"));
   if (!format) fail_field("output_format", "must be png, jpeg or webp");
   spec.format = *format;
-  const auto job = c.service.queue().submit(std::move(spec));
+  c.ignore(r);
+  const auto job = c.service.submit(c, std::move(spec));
   c.reply({{"id", job->id},
            {"kind", "img_gen"},
            {"status", "queued"},
@@ -122,9 +130,7 @@ Json job_text(Service& s, const JobView& v) {
   Json images = Json::array();
   for (const JobImage& i : v.images)
     if (const auto bytes = s.store().bytes(i.id))
-      images.push_back(
-          {{"index", i.index},
-           {"b64_json", base64({reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()})}});
+      images.push_back({{"index", i.index}, {"b64_json", base64(*bytes)}});
   constexpr std::string_view names[] = {"png", "jpeg", "webp"};
   out["result"] = {{"output_format", names[static_cast<size_t>(v.job->spec.format)]},
                    {"images", std::move(images)}};
@@ -157,13 +163,15 @@ void capabilities(const Call& c) {
            {"loras", loras},
            {"output_formats", {"png", "jpeg", "webp"}},
            {"limits",
-            {{"queue", c.service.given().queue.jobs}, {"max_width", 4096}, {"max_height", 4096}}}});
+            {{"queue", c.service.given().queue.jobs},
+             {"max_width", most_side},
+             {"max_height", most_side}}}});
 }
 
 std::vector<Route> routes() {
   return {
       {"GET", "/sdcpp/v1/capabilities", capabilities},
-      {"POST", "/sdcpp/v1/img_gen", img_gen, On::codec, large_body},
+      {"POST", "/sdcpp/v1/img_gen", with_json(img_gen), On::codec, large_body},
       {"POST", "/sdcpp/v1/vid_gen",
        [](const Call&) { throw HttpFault(501, "not_implemented", "ebb makes no videos"); }},
       {"GET", "/sdcpp/v1/jobs/{}", get_job},

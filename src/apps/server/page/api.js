@@ -1,4 +1,4 @@
-// Talks to the server: requests, the stream of events, and what is known of jobs and the model.
+// Requests, the stream of events, and what is known of jobs and the model.
 import { ask } from './dom.js';
 
 const BASE = '/ebb/v1';
@@ -39,7 +39,7 @@ async function send(path, options = {}) {
 const parse = text => JSON.parse(text.replace(/("seed"\s*:\s*)(\d{16,})/g, '$1"$2"'));
 const write = body => JSON.stringify(body).replace(/("seed":)"(\d+)"/g, '$1$2');
 
-/** One request of /ebb/v1, with settings or a picture; resolves to the answer. Throws Error, with the `field`. */
+/** Resolves to the answer. Throws Error with its `field`. */
 export async function call(method, path, body) {
   const picture = body instanceof Blob;
   const reply = await send(BASE + path, { method, body: picture || !body ? body : write(body),
@@ -49,7 +49,7 @@ export async function call(method, path, body) {
 
 export const blobOf = async url => (await send(url)).blob();
 
-/** Shows the picture at `url`; with a token it is fetched, since <img> cannot send one. */
+/** With a token it is fetched, since <img> cannot send one. */
 export async function setImage(img, url) {
   if (img.dataset.url === url) return;
   img.dataset.url = url;
@@ -66,7 +66,7 @@ const changed = (type, data) => listeners.forEach(listener => listener(type, dat
 
 const put = job => known.jobs.set(job.id, { ...known.jobs.get(job.id), ...job });
 
-/** A job that this page queued; its event may have come before. */
+/** Its event may have come before. */
 export function adopt(job) {
   if (!known.jobs.has(job.id)) put(job);
   changed('queued', { job: job.id });
@@ -140,7 +140,7 @@ async function readStream() {
   return spoke;
 }
 
-/** By the stream while the page is visible; by polling where streams do not come through. */
+/** By polling where streams do not come through. */
 export async function follow() {
   for (let silent = 0; ;) {
     if (document.hidden) await new Promise(resolve =>

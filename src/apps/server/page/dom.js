@@ -4,7 +4,7 @@ export const $ = id => document.getElementById(id);
 export const on = (id, event, handler) => $(id).addEventListener(event, handler);
 export const show = (id, visible) => { $(id).hidden = !visible; };
 
-/** An element; `props` are properties, attributes where there is no such property, or onEvent. */
+/** `props`: properties, else attributes, or onEvent. */
 export function el(tag, props = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
@@ -18,7 +18,7 @@ export function el(tag, props = {}, ...children) {
 
 export const button = (text, work, props) => el('button', { type: 'button', onclick: work, ...props }, text);
 
-/** Only where it differs, so that live regions do not speak twice. */
+/** Where it differs: live regions speak once. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -51,7 +51,7 @@ export const doing = work => async event => {
   }
 };
 
-/** The button `id` opens the file dialog of the input ID-file. */
+/** By the input ID-file. */
 export function onFile(id, take) {
   const input = $(`${id}-file`);
   on(id, 'click', () => input.click());

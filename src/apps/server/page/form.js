@@ -198,7 +198,6 @@ export function writeSettings({ prompt = '', negative = '', model: name, n, ...o
 }
 
 const SHAPES = [['Square', 1], ['Portrait', 2 / 3], ['Landscape', 3 / 2], ['Wide', 16 / 9]];
-// Small models have sizes between multiples of 64.
 const rounded = (side, unit) => Math.max(64, Math.round(side / unit) * unit);
 
 function drawPresets() {

@@ -120,8 +120,7 @@ function tinted(canvas, from) {
   return context;
 }
 
-// What was done, oldest first; undo draws the mask anew without the last. Each draws onto the
-// mask's context, where opaque white is painted and transparent is not.
+// What was done, oldest first: each draws white where it is painted.
 let actions = [], undone = [], stroke = null;
 let erase = false, size = 64;
 let brush = [0, 0];                    // in pixels of the picture, also moved by keys

@@ -25,6 +25,23 @@ function generate() {
   sending = sending.then(() => send(job, input));
 }
 
+let planned = '', rest = 0;
+
+/** Shows the memory that pictures would take. */
+function planSoon() {
+  clearTimeout(rest);
+  rest = setTimeout(async () => {
+    const { prompt, seed, ...job } = form.readSettings(), key = JSON.stringify(job);
+    if (key === planned) return;
+    const plan = await call('POST', '/plan', job).catch(error => ({ text: error.message }));
+    if (!plan.text) return;
+    planned = key;
+    $('memory-share').value = plan.bytes / plan.limit || 0;
+    setText($('memory-text'), `Memory: ${plan.text}`);
+    show('memory', true);
+  }, 600);
+}
+
 const plain = ({ init, mask, outpaint, upscale, ...others }) => others;
 
 function takeSettings(found, notes = []) {
@@ -40,7 +57,7 @@ async function takeFile(file, as) {
   const { settings: found, notes } = await call('POST', '/inspect', file);
   if (found && Object.keys(found).some(name => name !== 'size')) return takeSettings(found, notes);
   await takeInputFile(file);
-  toast('No settings are in the picture, so it is taken as the start picture.');
+  toast('The picture has no settings: it is the start picture.');
 }
 
 const again = (made, more) => queueJob({ ...plain(made), seed: -1, n: 1, first_image: undefined, ...more });
@@ -110,14 +127,13 @@ function buildKeys() {
     el('dt', {}, ...keys.split(' ').map(key => el('kbd', {}, key))), el('dd', {}, text)]));
 }
 
-const EXAMPLES = ['A lighthouse in the fog, early morning, soft light',
-  'A fox asleep in autumn leaves, watercolour', 'An old observatory, oil painting'];
+const EXAMPLES = ['A lighthouse in the fog', 'A red apple', 'A fox in autumn leaves, watercolour'];
 
 function drawEmpty() {
   const none = catalogue && !catalogue.models.length;
   setText($('empty-title'), none ? 'There is no model yet' : 'Describe a picture');
   setText($('empty-text'), none
-    ? 'Put a Stable Diffusion checkpoint into the folder that ebb serve was started with (--models), then look again.'
+    ? 'Put a checkpoint into the folder of --models, then look again.'
     : 'Write what it shows and press Generate. It appears here while it is made.');
   $('examples').replaceChildren(...none ? [button('Look again', doing(async () => {
       await call('POST', '/catalogue/rescan', {});
@@ -132,6 +148,7 @@ function drawEmpty() {
 async function loadCatalogue() {
   catalogue = await call('GET', '/catalogue');
   form.useCatalogue(catalogue, known.model?.name);
+  planSoon();
   drawEmpty();
   if (catalogue.scanning) setTimeout(() => loadCatalogue().catch(() => {}), 1500);
   for (const { file, error } of catalogue.faults) complain({ message: `${file}: ${error}` });
@@ -155,6 +172,7 @@ buildKeys();
 buildDropping();
 drawEmpty();
 onChange(heard);
+for (const type of ['input', 'click']) on('form', type, planSoon);
 on('form', 'submit', event => {
   event.preventDefault();
   generate();

@@ -43,7 +43,7 @@ function drawProgress(job) {
 
 let fetching = false;
 
-/** Fetches a preview if none is on its way, so that a slow client skips some. */
+/** One at a time: slow clients skip some. */
 async function drawPreview(job) {
   const img = $('current-image'), id = job.progress?.preview_id;
   const url = `/ebb/v1/jobs/${job.id}/preview?n=${id}`;
@@ -311,7 +311,7 @@ const actionsOf = image => ACTIONS.map(([name, label, key, title]) =>
   button(label, doing(() => actOn(name, image)),
     { title: key ? `${title} (${key})` : title }));
 
-/** Does what a key means for a picture, without `id` for the current one. */
+/** Without `id` for the current picture. */
 export function imageKey(event, id = currentImage()) {
   const found = ACTIONS.find(action => action[2] === event.key);
   if (!found || !id || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -2,8 +2,12 @@
 #include <algorithm>
 
 #include "apps/server/base64.h"
+#include "apps/server/pictures.h"
+#include "apps/server/request_limits.h"
 #include "apps/server/sdapi/request.h"
+#include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "io/image.h"
 
 namespace ebb::server::sdapi {
 namespace {
@@ -64,6 +68,66 @@ std::optional<std::string> image_of(JsonReader& r) {
   return image->get<std::string>();
 }
 
+// A unit that is used.
+struct UnitPlace {
+  std::string model;
+  const std::string& init;  // bytes of the start picture, "" where there is none
+  size_t number = 0;
+};
+
+// What ebb does not have, if the unit uses it.
+void refuse_others(JsonReader& r) {
+  for (const char* mask : {"mask", "mask_image", "effective_region_mask"})
+    if (const Json* m = r.any(mask); m && !m->empty())
+      fail_field("controlnet", "masks are not there");
+  const Json* hires = r.any("hr_option");
+  if (hires && *hires != "Both" && *hires != 0)
+    fail_field("controlnet", "hr_option must be Both, as ebb has a unit in both passes");
+  const Json* task = r.any("union_control_type");
+  if (task && *task != "Unknown" && *task != "")
+    fail_field("controlnet", "union_control_type must be Unknown");
+}
+
+// Of all units alike.
+void set_for_all(SettingsBuilder& to, const char* name, const std::string& value) {
+  if (to.has(name) && to.spec().shown[name] != value)
+    fail_field("controlnet", name, " must be the same in all units (", value, " and ",
+               to.spec().shown[name].get<std::string>(), ")");
+  to.set(name, value);
+}
+
+// Maps by thresholds of the unit's own are made here, and are its picture then.
+void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const UnitPlace& unit) {
+  constexpr int64_t most = 255 * 8;  // of a Sobel gradient
+  std::string module = small_letters(r.text("module").value_or("none"));
+  if (module == "invert (from white bg & black line)") module = "invert";
+  const ControlThresholds thresholds{r.integer("threshold_a", -1, most).value_or(-1),
+                                     r.integer("threshold_b", -1, most).value_or(-1)};
+  refuse_others(r);
+  auto image = image_of(r);
+  if (!image && unit.init.empty()) fail_field("controlnet", "a unit needs an image");
+  if (!image) image = base64(unit.init);
+  check_preprocessor(module, "controlnet");
+  const bool makes = module == "canny" || module == "threshold";
+  const bool own = makes && (thresholds.a >= 0 || thresholds.b >= 0);
+  if (own) image = base64(io::encode_png(control_map(module, *image, "controlnet", thresholds)));
+  to.control({{"model", unit.model.substr(0, unit.model.rfind(" ["))},
+              {"kind", own ? "none" : module},
+              {"image", *image},
+              {"strength", r.number("weight").value_or(1)},
+              {"start", r.number("guidance_start").value_or(0)},
+              {"end", r.number("guidance_end").value_or(1)}});
+  set_for_all(to, "control_mode", mode_of(r.any("control_mode")));
+  set_for_all(to, "control_resize", stretches(r.any("resize_mode")) ? "stretch" : "crop");
+  r.skip({"pixel_perfect", "low_vram", "lowvram"});
+  if (makes)
+    r.ignore_unless("processor_res", {-1});  // maps are made at the picture's own size
+  else
+    r.skip({"processor_res"});
+  r.ignore_unless("save_detected_map", {false});
+  call.ignore(r, str("alwayson_scripts.controlnet[", unit.number, "]"));
+}
+
 }  // namespace
 
 Json options_of(Service& service, const Json& override_settings) {
@@ -73,19 +137,18 @@ Json options_of(Service& service, const Json& override_settings) {
   return out;
 }
 
-void set_options(SettingsBuilder& to, const Json& options, Service& service) {
+void set_options(const Call& call, SettingsBuilder& to, const Json& options) {
   if (const std::string model = text_in(options, "sd_model_checkpoint"); !model.empty())
     to.set("model", model, "sd_model_checkpoint");
   const std::string vae = text_in(options, "sd_vae");
   if (!vae.empty() && !same_name(vae, "Automatic") && !same_name(vae, "None"))
     to.set("vae", vae, "sd_vae");
   if (options.contains("forge_additional_modules"))
-    set_modules(to, options["forge_additional_modules"], service);
+    set_modules(to, options["forge_additional_modules"], call.service);
   JsonReader r(options);
-  if (const auto skip = r.integer("CLIP_stop_at_last_layers", 0, 64); skip && *skip > 1)
+  if (const auto skip = r.integer("CLIP_stop_at_last_layers", 0, most_clip_skip); skip && *skip > 1)
     to.set("clip_skip", *skip, "CLIP_stop_at_last_layers");
-  if (const auto delta = r.integer("eta_noise_seed_delta", 0, int64_t{1} << 53);
-      delta && *delta != 0)
+  if (const auto delta = r.integer("eta_noise_seed_delta", 0, largest_seed); delta && *delta != 0)
     to.set("ensd", *delta, "eta_noise_seed_delta");
   if (r.truth("img2img_fix_steps").value_or(false) && to.has("init")) to.set("exact_steps", true);
   refuse_unless_number(options, "inpainting_mask_weight", 1);
@@ -103,37 +166,35 @@ void set_options(SettingsBuilder& to, const Json& options, Service& service) {
     to.set("noise_options", "generator=nv", "randn_source");
   else if (!source.empty() && source != "GPU")
     fail_field("randn_source", "must be GPU, CPU or NV");
+  for (const auto& [name, neutral] : {std::pair<const char*, Json>{"webp_lossless", false},
+                                      {"live_previews_image_format", "png"}})
+    if (options.contains(name) && !options[name].is_null() && options[name] != neutral)
+      call.ignored->push_back(name);
 }
 
-void set_controls(SettingsBuilder& to, const Json& units, const std::string& init) {
+const std::vector<std::string>& preprocessors() { return control_kinds(); }
+
+void check_preprocessor(const std::string& module, const std::string& field) {
+  if (std::ranges::find(preprocessors(), module) == preprocessors().end())
+    fail_field(field, "Module not available: ", printable(module), " is none of ",
+               listed(preprocessors()));
+}
+
+Tensor control_map(const std::string& module, const std::string& image, const std::string& field,
+                   const ControlThresholds& thresholds) {
+  const Tensor pixels = decoded_picture(picture_bytes(image, field), field);
+  return io::convert_channels(control_image(module, pixels, thresholds), 3);
+}
+
+void set_controls(const Call& call, SettingsBuilder& to, const Json& units,
+                  const std::string& init) {
   if (!units.is_array()) return;
-  for (const Json& unit : units) {
-    if (!unit.is_object()) continue;
-    JsonReader r(unit);
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (!units[i].is_object()) continue;
+    JsonReader r(units[i]);
     const std::string model = r.text("model").value_or("None");
-    if (!r.truth("enabled").value_or(true) || same_name(model, "None")) continue;
-    std::string module = small_letters(r.text("module").value_or("none"));
-    if (module == "invert (from white bg & black line)") module = "invert";
-    for (const std::string_view known : {"none", "canny", "invert", "threshold"})
-      if (module == known) {
-        auto image = image_of(r);
-        if (!image && init.empty()) fail_field("controlnet", "a unit needs an image");
-        const std::string own =
-            image ? "" : base64({reinterpret_cast<const uint8_t*>(init.data()), init.size()});
-        to.control({{"model", model.substr(0, model.rfind(" ["))},
-                    {"kind", module},
-                    {"image", image ? *image : own},
-                    {"strength", r.number("weight").value_or(1)},
-                    {"start", r.number("guidance_start").value_or(0)},
-                    {"end", r.number("guidance_end").value_or(1)}});
-        to.set("control_mode", mode_of(r.any("control_mode")));
-        to.set("control_resize", stretches(r.any("resize_mode")) ? "stretch" : "crop");
-        module.clear();
-      }
-    if (!module.empty()) fail_field("controlnet", "Module not available: ", printable(module));
-    for (const char* mask : {"mask", "mask_image"})
-      if (const Json* m = r.any(mask); m && !m->empty())
-        fail_field("controlnet", "masks are not there");
+    if (r.truth("enabled").value_or(true) && !same_name(model, "None"))
+      set_control(call, to, r, {.model = model, .init = init, .number = i});
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "apps/server/pictures.h"
 #include "apps/server/random_text.h"
+#include "apps/server/request_limits.h"
 #include "apps/server/sdapi/menus.h"
 #include "base/names.h"
 #include "diffusion/solver/sampler.h"
@@ -22,6 +23,8 @@ struct Reading {
   JsonReader& r;
   const Json& options;
   Task task;
+  const Call& call;
+  ImageSize size = {};
   std::string init = {};  // bytes
 };
 
@@ -46,28 +49,26 @@ void set_prompts(Reading& q) {
 }
 
 void set_seeds(Reading& q) {
-  constexpr int64_t most = int64_t{1} << 53;
   const auto drawn = [] { return std::stoll(random_text(7), nullptr, 16); };
-  const int64_t seed = q.r.integer("seed", -1, most).value_or(-1);
+  const int64_t seed = q.r.integer("seed", -1, largest_seed).value_or(-1);
   q.to.set("seed", seed < 0 ? drawn() : seed);
   const double strength = q.r.number("subseed_strength").value_or(0);
-  const int64_t subseed = q.r.integer("subseed", -1, most).value_or(-1);
+  const int64_t subseed = q.r.integer("subseed", -1, largest_seed).value_or(-1);
   if (strength < 0 || strength > 1) fail_field("subseed_strength", "must be from 0 to 1");
   if (strength > 0)
     q.to.set("variation", str(subseed < 0 ? drawn() : subseed, ':', number_text(strength)),
              "subseed_strength");
-  const int64_t h = q.r.integer("seed_resize_from_h", -1, 4096).value_or(-1),
-                w = q.r.integer("seed_resize_from_w", -1, 4096).value_or(-1);
+  const int64_t h = q.r.integer("seed_resize_from_h", -1, most_side).value_or(-1),
+                w = q.r.integer("seed_resize_from_w", -1, most_side).value_or(-1);
   if (h > 0 && w > 0) q.to.set("seed_resize", str(w, 'x', h), "seed_resize_from_w");
 }
 
-// As A1111 does, latents have whole numbers: sizes are rounded down to 8 pixels.
+// As A1111 does, latents have whole numbers: sizes are rounded down.
 void set_size(Reading& q) {
-  const int64_t w = q.r.integer("width", 8, 4096).value_or(512) / 8 * 8,
-                h = q.r.integer("height", 8, 4096).value_or(512) / 8 * 8;
-  q.to.set("size", str(w, 'x', h), "width");
-  const int64_t batch = q.r.integer("batch_size", 1, 16).value_or(1),
-                count = q.r.integer("n_iter", 1, 64).value_or(1);
+  q.size = q.to.set_size(q.r.integer("width", size_multiple, most_side),
+                         q.r.integer("height", size_multiple, most_side));
+  const int64_t batch = q.r.integer("batch_size", 1, most_batch).value_or(1),
+                count = q.r.integer("n_iter", 1, most_rounds).value_or(1);
   q.to.set("n", batch * count, "n_iter");
   q.to.set("batch", batch, "batch_size");
 }
@@ -90,8 +91,8 @@ void set_sampler(Reading& q) {
   if (schedule.empty()) schedule = choice.schedule;
   if (!schedule.empty() && !same_name(schedule, "Automatic"))
     q.to.set("schedule", schedule, "scheduler");
-  q.to.set("steps", q.r.integer("steps", 1, 1000).value_or(50));
-  q.to.set("guidance", q.r.number("cfg_scale").value_or(7), "cfg_scale");
+  q.to.set("steps", q.r.integer("steps", 1, most_steps).value_or(50));
+  q.to.set("guidance", q.r.number("cfg_scale").value_or(q.to.defaults().guidance), "cfg_scale");
   q.r.skip({"distilled_cfg_scale"});  // of families that ebb has none of
   std::string options;
   for (const char* o : {"eta", "s_churn", "s_tmin", "s_tmax", "s_noise"}) {
@@ -121,8 +122,9 @@ void check_neutral(Reading& q) {
   refuse_unless(!r.truth("send_as_refimg").value_or(false), "send_as_refimg");
   const std::string cache = r.text("cache_mode").value_or("");
   refuse_unless(cache.empty() || cache == "none" || cache == "disabled", "cache_mode");
-  r.skip({"distilled_guidance", "comments", "do_not_save_samples", "do_not_save_grid",
-          "script_args", "override_settings_restore_afterwards"});
+  r.skip(
+      {"distilled_guidance", "comments", "do_not_save_samples", "do_not_save_grid", "script_args"});
+  r.ignore_unless("override_settings_restore_afterwards", {true});
   if (const auto script = r.text("script_name"); script && !script->empty())
     throw HttpFault(422, "not_found", str("Script '", printable(*script), "' not found"),
                     "script_name");
@@ -165,14 +167,13 @@ void set_loras(Reading& q) {
 
 // ---- hires fix
 double hires_scale(Reading& q) {
-  const int64_t x = q.r.integer("hr_resize_x", 0, 4096).value_or(0),
-                y = q.r.integer("hr_resize_y", 0, 4096).value_or(0);
+  const int64_t x = q.r.integer("hr_resize_x", 0, most_side).value_or(0),
+                y = q.r.integer("hr_resize_y", 0, most_side).value_or(0);
   const double scale = q.r.number("hr_scale").value_or(2);
   if (scale <= 1 || scale > 8) fail_field("hr_scale", "must be more than 1 and at most 8");
   if (x == 0 && y == 0) return scale;
-  const auto w = static_cast<double>(q.r.integer("width", 8, 4096).value_or(512) / 8 * 8),
-             h = static_cast<double>(q.r.integer("height", 8, 4096).value_or(512) / 8 * 8);
-  const double by_x = static_cast<double>(x) / w, by_y = static_cast<double>(y) / h;
+  const double by_x = static_cast<double>(x) / static_cast<double>(q.size.width),
+               by_y = static_cast<double>(y) / static_cast<double>(q.size.height);
   if (x > 0 && y > 0 && std::abs(by_x - by_y) > 1e-9)
     fail_field("hr_resize_x",
                "another ratio than width and height would be cropped, which ebb "
@@ -189,13 +190,14 @@ void set_hires(Reading& q) {
                     schedule = r.text("hr_scheduler").value_or(""),
                     model = r.text("hr_checkpoint_name").value_or("");
   const std::string upscaler = r.text("hr_upscaler").value_or("Latent");
-  const int64_t steps = r.integer("hr_second_pass_steps", 0, 1000).value_or(0);
+  const int64_t steps = r.integer("hr_second_pass_steps", 0, most_steps).value_or(0);
   const double strength = r.number("denoising_strength").value_or(0.75),
                guidance = r.number("hr_cfg").value_or(1), scale = on ? hires_scale(q) : 2;
-  const int64_t first = r.integer("firstphase_width", 0, 4096).value_or(0) +
-                        r.integer("firstphase_height", 0, 4096).value_or(0);
+  const int64_t first = r.integer("firstphase_width", 0, most_side).value_or(0) +
+                        r.integer("firstphase_height", 0, most_side).value_or(0);
   r.skip({"hr_scale", "hr_resize_x", "hr_resize_y", "hr_distilled_cfg", "hr_additional_modules"});
   if (!on) return;
+  r.ignore_unless("hr_additional_modules", {Json::array(), Json::array({"Use same choices"})});
   const auto same = [](const std::string& text) {
     return text.empty() || small_letters(text).starts_with("use same");
   };
@@ -205,7 +207,7 @@ void set_hires(Reading& q) {
   refuse_unless(same(sampler), "hr_sampler_name");
   refuse_unless(same(schedule), "hr_scheduler");
   refuse_unless(same(model), "hr_checkpoint_name");
-  refuse_unless(guidance == 1 || guidance == r.number("cfg_scale").value_or(7), "hr_cfg");
+  refuse_unless(guidance == 1 || guidance == q.to.spec().flags.generate.guidance, "hr_cfg");
   refuse_unless(first == 0, "firstphase_width");
   if (strength < 0 || strength > 1) fail_field("denoising_strength", "must be from 0 to 1");
   q.to.set("hires", str(number_text(scale), ':', upscaler, ':', steps, ':', number_text(strength)),
@@ -268,7 +270,8 @@ void set_scripts(Reading& q) {
     if (small_letters(name) != "controlnet")
       throw HttpFault(422, "not_found", str("always on script ", printable(name), " not found"),
                       "alwayson_scripts");
-    if (value.is_object() && value.contains("args")) set_controls(q.to, value["args"], q.init);
+    if (value.is_object() && value.contains("args"))
+      set_controls(q.call, q.to, value["args"], q.init);
   }
 }
 
@@ -288,9 +291,8 @@ void add_infotext(Json& body, const std::string& text) {
   if (x != size.npos) add("width", size.substr(0, x)), add("height", size.substr(x + 1));
 }
 
-void set_task(Reading& q, const Request& request) {
+void set_task(Reading& q) {
   JobSpec& spec = q.to.spec();
-  spec.client = request.remote;
   spec.keeps = q.r.truth("save_images").value_or(false);
   spec.format = format_of(q.options["samples_format"]);
   const Json& quality = q.options["jpeg_quality"];
@@ -314,20 +316,20 @@ io::PictureFormat format_of(const Json& name) {
   return *format;
 }
 
-Asked read_request(Service& service, const Request& request, Task task) {
-  Json body = read_json(request.body);
+Asked read_request(const Call& call, Task task) {
+  Service& service = call.service;
+  Json body = read_json(call.request->body);
   if (body.contains("infotext") && body["infotext"].is_string())
     add_infotext(body, body["infotext"].get<std::string>());
   JsonReader r(body);
   r.skip({"infotext"});
   const Json* changes = r.object("override_settings");
   const Json options = options_of(service, changes ? *changes : Json::object());
-  const SettingsSource source = service.source();
-  SettingsBuilder to(source);
-  Reading q{service, to, r, options, task};
+  SettingsBuilder to(service.source());
+  Reading q{.service = service, .to = to, .r = r, .options = options, .task = task, .call = call};
   to.set("dialect", "a1111");
-  set_options(to, options, service);
-  if (const auto skip = r.integer("clip_skip", 0, 64);
+  set_options(call, to, options);
+  if (const auto skip = r.integer("clip_skip", 0, most_clip_skip);
       skip && *skip > 1 && !(changes && changes->contains("CLIP_stop_at_last_layers")))
     to.set("clip_skip", *skip);
   set_prompts(q), set_seeds(q), set_size(q), set_sampler(q), check_neutral(q), set_loras(q);
@@ -337,10 +339,13 @@ Asked read_request(Service& service, const Request& request, Task task) {
     set_init(q);
   r.skip({"denoising_strength"});
   set_scripts(q);
-  set_task(q, request);
+  set_task(q);
   Asked out{.spec = to.finish(), .echoed = default_fields(task)};
   out.sends_images = r.truth("send_images").value_or(true);
-  out.ignored = r.ignored();
+  call.ignore(r);
+  out.echoed.update({{"width", q.size.width},
+                     {"height", q.size.height},
+                     {"cfg_scale", out.spec.flags.generate.guidance}});
   out.echoed.update(body);
   out.echoed["seed"] = uint64_t{out.spec.flags.generate.seed};
   if (task == Task::img2img && !r.truth("include_init_images").value_or(false))

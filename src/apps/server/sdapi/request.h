@@ -7,6 +7,7 @@
 
 #include "apps/server/route.h"
 #include "apps/server/service.h"
+#include "pipeline/control.h"
 
 namespace ebb::server::sdapi {
 
@@ -16,19 +17,26 @@ struct Asked {
   JobSpec spec;
   Json echoed;  // every field, with its default
   bool sends_images = true;
-  std::vector<std::string> ignored;  // fields that it does not know
 };
 // Throws HttpFault.
-Asked read_request(Service& service, const Request& request, Task task);
+Asked read_request(const Call& call, Task task);
 
 // Every field of a request with its default, in the order of A1111's documents.
 const Json& default_fields(Task task);
 // Options of the server with those of the request: what the job goes by.
 Json options_of(Service& service, const Json& override_settings);
-// Sets what options say. `field`: what they are called in faults.
-void set_options(SettingsBuilder& to, const Json& options, Service& service);
+// Sets what options say. Throws HttpFault.
+void set_options(const Call& call, SettingsBuilder& to, const Json& options);
 // The units of alwayson_scripts.controlnet. Throws HttpFault.
-void set_controls(SettingsBuilder& to, const Json& units, const std::string& init);
+void set_controls(const Call& call, SettingsBuilder& to, const Json& units,
+                  const std::string& init);
+// "none", "canny" and what else ebb makes of pictures for control networks.
+const std::vector<std::string>& preprocessors();
+// Throws HttpFault for one that is not among them.
+void check_preprocessor(const std::string& module, const std::string& field);
+// u8 [H,W,3] that one makes of a picture of the request. Throws HttpFault.
+Tensor control_map(const std::string& module, const std::string& image, const std::string& field,
+                   const ControlThresholds& thresholds);
 // Of "png", "jpg", "jpeg", "webp". Throws HttpFault.
 io::PictureFormat format_of(const Json& name);
 
