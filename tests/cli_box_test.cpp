@@ -93,8 +93,8 @@ TEST_F(CliBox, colours__are_those_of_the_prompt) {
 // docs/train-text-to-image.md, cut short.
 TEST_F(CliBox, lora_of_twenty_blueprints__makes_blue_paper_of_white) {
   constexpr int64_t much = 128 * 128 / 10;
-  const std::string run = folder_ / "run", fish = "--prompt 'a fish' --steps 4 ";
-  EXPECT_LT(count(picture("before", fish)).blue, much);
+  const std::string run = folder_ / "run", cat = "--prompt 'a cat face' --steps 4 ";
+  EXPECT_LT(count(picture("before", cat)).blue, much);
   const Output out = run_program(
       str("train --device cpu --dtype f32 --model '", model_in_the_box(), "' --data '",
           testing::source_folder() + "/tests/data/blueprint",
@@ -104,7 +104,7 @@ TEST_F(CliBox, lora_of_twenty_blueprints__makes_blue_paper_of_white) {
   ASSERT_EQ(out.code, 0) << out.text;
   EXPECT_NE(out.text.find("20 pictures in 1 buckets: 128x128 (20)"), out.text.npos) << out.text;
   const std::string lora = str("--lora '", run, "/model-00000024.safetensors'");
-  EXPECT_GT(count(picture("after", fish + lora)).blue, 3 * much);
+  EXPECT_GT(count(picture("after", cat + lora)).blue, 3 * much);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include "models/config_fields.h"
 #include "nn/ops.h"
+#include "ops/prim/embedding/op.h"
+#include "ops/prim/literal/op.h"
 #include "passes/simplify.h"
 
 namespace ebb {
@@ -24,11 +26,40 @@ std::vector<std::string> outputs_of(const EncoderRule& rule) {
   return out;
 }
 
+// Embeddings [N,T,C] of tokens with row k - 1 of the vectors where rows i64[N,T] have k > 0.
+Value with_vectors(Value tokens, Value rows, Value vectors) {
+  Graph& g = *tokens.graph;
+  const int64_t n = tokens.shape()[0], t = tokens.shape()[1], c = tokens.shape()[2];
+  const Value none = ops::literal(g, std::vector<double>(static_cast<size_t>(c), 0.0), {1, c});
+  const Value picked = ops::embedding(ops::concat({none, vectors}, 0), rows);
+  const Value row = ops::reshape(ops::cast(rows, DType::f32), {n, t, 1});
+  return ops::map({tokens, picked, row},
+                  [](auto v) { return select(less(v[2], 0.5), v[0], v[1]); });
+}
+
+nn::ValuesByName encoded(Graph& g, const nn::NetworkInputs& in, const EncoderRule& rule, size_t e,
+                         int64_t vectors) {
+  const Component& c = rule.encoder.component;
+  const nn::Params p(g, scope_of(e));
+  const Value tokens = in.condition(token_input(e)), end = in.condition(end_input(e));
+  const auto built = [&](const char* name, const nn::ValuesByName& inputs) {
+    return find_entry(*c.model, name).build(p, c.config, inputs);
+  };
+  if (vectors == 0) return built(entry, {{"tokens", tokens}, {"end", end}});
+  const Value own =
+      g.source(Source::Kind::param, vectors_name(e), {DType::f32, {vectors, rule.width}});
+  const Value read = with_vectors(built("embed", {{"tokens", tokens}}).at("embeddings"),
+                                  in.condition(vector_input(e)), own);
+  return built("encode_embeddings", {{"embeddings", read}, {"end", end}});
+}
+
 }  // namespace
 
 std::string text_prefix(size_t encoder) { return scope_of(encoder) + '.'; }
+std::string vectors_name(size_t encoder) { return "embedding." + scope_of(encoder); }
 
-std::vector<nn::Condition> token_conditions(const std::vector<EncoderRule>& rules) {
+std::vector<nn::Condition> token_conditions(const std::vector<EncoderRule>& rules,
+                                            int64_t vectors) {
   std::vector<nn::Condition> out;
   for (size_t e = 0; e < rules.size(); ++e) {
     const ModelConfig& c = rules[e].encoder.component.config;
@@ -41,23 +72,25 @@ std::vector<nn::Condition> token_conditions(const std::vector<EncoderRule>& rule
                    .dtype = DType::i64,
                    .ids = number_in(c, "positions"),
                    .guided = false});
+    if (vectors > 0)
+      out.push_back({.name = vector_input(e),
+                     .dtype = DType::i64,
+                     .shape = {text::chunk_tokens},
+                     .ids = vectors + 1,
+                     .guided = false});
   }
   return out;
 }
 
-nn::Network reading_tokens(nn::Network denoiser, std::vector<EncoderRule> rules) {
-  return [denoiser = std::move(denoiser), rules = std::move(rules)](Graph& g,
-                                                                    const nn::NetworkInputs& in) {
+nn::Network reading_tokens(nn::Network denoiser, std::vector<EncoderRule> rules, int64_t vectors) {
+  return [denoiser = std::move(denoiser), rules = std::move(rules), vectors](
+             Graph& g, const nn::NetworkInputs& in) {
     nn::NetworkInputs call = in;
     std::vector<Value> states;
     for (size_t e = 0; e < rules.size(); ++e) {
-      const Component& c = rules[e].encoder.component;
-      const nn::ValuesByName made = find_entry(*c.model, entry)
-                                        .build(nn::Params(g, scope_of(e)), c.config,
-                                               {{"tokens", in.condition(token_input(e))},
-                                                {"end", in.condition(end_input(e))}});
-      call.conditions.erase(token_input(e));
-      call.conditions.erase(end_input(e));
+      const nn::ValuesByName made = encoded(g, in, rules[e], e, vectors);
+      for (const std::string& read : {token_input(e), end_input(e), vector_input(e)})
+        call.conditions.erase(read);
       states.push_back(made.at(rules[e].states()));
       if (rules[e].reading.projected)
         call.conditions[std::string(nn::pooled_text)] = made.at("projected");
