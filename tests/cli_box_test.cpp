@@ -1,5 +1,5 @@
-// The model in the box, as it is shipped: `ebb generate` without --model, and a style that is taught
-// to it.
+// The model in the box, as it is shipped: `ebb generate` without --model, and a style that it is
+// taught.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -4,9 +4,8 @@
 #include <set>
 
 #include "models/config_fields.h"
+#include "nn/clip.h"
 #include "nn/ops.h"
-#include "ops/prim/embedding/op.h"
-#include "ops/prim/literal/op.h"
 #include "passes/simplify.h"
 
 namespace ebb {
@@ -26,17 +25,6 @@ std::vector<std::string> outputs_of(const EncoderRule& rule) {
   return out;
 }
 
-// Embeddings [N,T,C] of tokens with row k - 1 of the vectors where rows i64[N,T] have k > 0.
-Value with_vectors(Value tokens, Value rows, Value vectors) {
-  Graph& g = *tokens.graph;
-  const int64_t n = tokens.shape()[0], t = tokens.shape()[1], c = tokens.shape()[2];
-  const Value none = ops::literal(g, std::vector<double>(static_cast<size_t>(c), 0.0), {1, c});
-  const Value picked = ops::embedding(ops::concat({none, vectors}, 0), rows);
-  const Value row = ops::reshape(ops::cast(rows, DType::f32), {n, t, 1});
-  return ops::map({tokens, picked, row},
-                  [](auto v) { return select(less(v[2], 0.5), v[0], v[1]); });
-}
-
 nn::ValuesByName encoded(Graph& g, const nn::NetworkInputs& in, const EncoderRule& rule, size_t e,
                          int64_t vectors) {
   const Component& c = rule.encoder.component;
@@ -48,8 +36,8 @@ nn::ValuesByName encoded(Graph& g, const nn::NetworkInputs& in, const EncoderRul
   if (vectors == 0) return built(entry, {{"tokens", tokens}, {"end", end}});
   const Value own =
       g.source(Source::Kind::param, vectors_name(e), {DType::f32, {vectors, rule.width}});
-  const Value read = with_vectors(built("embed", {{"tokens", tokens}}).at("embeddings"),
-                                  in.condition(vector_input(e)), own);
+  const Value read = nn::with_vectors(built("embed", {{"tokens", tokens}}).at("embeddings"),
+                                      in.condition(vector_input(e)), own);
   return built("encode_embeddings", {{"embeddings", read}, {"end", end}});
 }
 
