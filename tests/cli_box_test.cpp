@@ -1,4 +1,5 @@
-// `ebb generate` without --model: the model in the box, as it is shipped.
+// The model in the box, as it is shipped: `ebb generate` without --model, and a style that it is
+// taught.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "io/image.h"
 #include "pipeline/model_in_the_box.h"
 #include "support/program.h"
+#include "support/source_folder.h"
 #include "text/clip_vocabulary.h"
 
 namespace ebb {
@@ -103,6 +105,23 @@ TEST_F(CliBox, colours__are_those_of_the_prompt) {
   const Counts blue = count(picture("blue", "--prompt 'a blue apple' --steps 12"));
   EXPECT_GT(blue.blue, much);
   EXPECT_LT(blue.red, much / 10);
+}
+
+// docs/train-text-to-image.md, cut short.
+TEST_F(CliBox, lora_of_twenty_blueprints__makes_blue_paper_of_white) {
+  constexpr int64_t much = 128 * 128 / 10;
+  const std::string run = folder_ / "run", cat = "--prompt 'a cat face' --steps 4 ";
+  EXPECT_LT(count(picture("before", cat)).blue, much);
+  const Output out = run_program(
+      str("train --device cpu --dtype f32 --model '", model_in_the_box(), "' --data '",
+          testing::source_folder() + "/tests/data/blueprint",
+          "' --resolution 128 --no-buckets --adapter lora --lr 3e-3 --steps 24 --batch 2 --seed 1 "
+          "--out '",
+          run, "'"));
+  ASSERT_EQ(out.code, 0) << out.text;
+  EXPECT_NE(out.text.find("20 pictures in 1 buckets: 128x128 (20)"), out.text.npos) << out.text;
+  const std::string lora = str("--lora '", run, "/model-00000024.safetensors'");
+  EXPECT_GT(count(picture("after", cat + lora)).blue, 3 * much);
 }
 
 }  // namespace

@@ -163,6 +163,69 @@ TEST_F(cli_train_text, of_two_encoders__both_are_trained_and_numbered) {
   EXPECT_GT(count(names, "conditioner.embedders.0."), 10);
 }
 
+// ---- textual inversion ---------------------------------------------------------------------
+
+// The flags that make pictures with an embedding named zorro.
+std::string with_embedding(const std::string& folder, const std::string& file) {
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy_file(file, folder + "/zorro.safetensors",
+                             std::filesystem::copy_options::overwrite_existing);
+  return str(" --embedding-dir ", folder, " ");
+}
+
+constexpr const char* zorro =
+    "--train embedding --embedding zorro --vectors 2 --caption-prefix 'a zorro' --save-dtype f32 ";
+
+TEST_F(cli_train_text, embedding__begins_as_its_text_and_learns) {
+  ASSERT_EQ(
+      run_program(train("first", str(zorro, "--init-text 'red fox' --lr 1e-30 --steps 1"))).code,
+      0);
+  const auto file = io::TensorFile::open(model("first", 1));
+  ASSERT_EQ(file.entries().size(), 1U);
+  EXPECT_EQ(file.find("zorro").shape[0], 2);
+  const auto of = [&](const std::string& name, const std::string& prompt, const std::string& how) {
+    const Output out =
+        run_program(str("generate --device cpu --model ", whole(), " --prompt '", prompt,
+                        "' --steps 1 --size 64 --dtype f32 --seed 3 --out ", png(name), how));
+    EXPECT_EQ(out.code, 0) << out.text;
+    return io::read_image(png(name));
+  };
+  const std::string begun = with_embedding(folder_ / "e0", model("first", 1));
+  const Tensor text = of("a", "a red fox, sitting", "");
+  EXPECT_TRUE(same(text, of("b", "a zorro, sitting", begun)));
+  EXPECT_FALSE(same(text, of("c", "a zorro, sitting", "")));
+  ASSERT_EQ(run_program(train("run", str(zorro, "--init-text 'red fox' --lr 0.1 --steps 4"))).code,
+            0);
+  const std::string trained = with_embedding(folder_ / "e1", model("run", 4));
+  EXPECT_FALSE(same(text, of("d", "a zorro, sitting", trained)));
+}
+
+TEST_F(cli_train_text, embedding_that_is_stopped_and_goes_on__has_the_same_bits) {
+  const std::string flags = str(zorro, "--caption-dropout 0.3 --batch 2 ");
+  ASSERT_EQ(run_program(train("once", flags + "--steps 4")).code, 0);
+  ASSERT_EQ(run_program(train("twice", flags + "--steps 2")).code, 0);
+  const Output on = run_program(str("train --resume --steps 4 --out ", folder_ / "twice"));
+  ASSERT_EQ(on.code, 0) << on.text;
+  expect_same_tensors(model("once", 4), model("twice", 4));
+}
+
+TEST_F(cli_train_text, embedding_without_a_name_in_captions__is_an_error) {
+  const auto line = [&](const std::string& flags) {
+    return error_line(train("run", str("--steps 1 ", flags)));
+  };
+  const auto says = [&](const std::string& flags, const std::string& words) {
+    const std::string is = line(flags);
+    EXPECT_NE(is.find(words), std::string::npos) << is;
+  };
+  says("--train embedding --embedding zorro", "no caption of 3 has the name 'zorro'");
+  says("--train embedding", "must be a name without spaces and commas");
+  says("--train embedding,unet --embedding x", "is trained alone (--train embedding,unet)");
+  says("--train embedding --embedding fox --adapter lora", "without an adapter (--adapter lora)");
+  says("--train embedding --embedding fox --vectors 76", "from 1 to 75");
+  says("--train embedding --embedding fox --init-text 'a Fox'", "must not have the name");
+  says("--vectors 2", "are of an embedding that is trained");
+}
+
 TEST_F(cli_train_text, settings_without_effect__are_refused) {
   const auto line = [&](const std::string& flags) { return error_line(train("run", flags)); };
   EXPECT_NE(line("--steps 1 --train unet,texts").find("unknown part 'texts'"), std::string::npos);

@@ -49,7 +49,7 @@ class TextCase {
     }
   }
 
-  Graph loss() const {
+  Graph loss(int64_t vectors = 0) const {
     DiffusionConfig diffusion;
     diffusion.precond = "eps";
     diffusion.betas = "scaled_linear";
@@ -61,11 +61,11 @@ class TextCase {
     in.level = {g.input("sigma", {DType::f32, {images[0]}}),
                 g.input("argument", {DType::f32, {images[0]}}),
                 {}};
-    for (const nn::Condition& c : token_conditions(rules_))
+    for (const nn::Condition& c : token_conditions(rules_, vectors))
       in.conditions[c.name] = g.input(c.name, c.type(images[0]));
     if (rules_.size() > 1)
       in.conditions["size"] = g.input("size", {DType::f32, {images[0], std::ssize(c_["sizes"])}});
-    const nn::Network network = reading_tokens(network_of(*model_, config_), rules_);
+    const nn::Network network = reading_tokens(network_of(*model_, config_), rules_, vectors);
     g.output("loss", denoising_loss(precond, network, in, {}).loss);
     return with_params(g, [](std::string_view) { return true; });
   }
@@ -97,6 +97,20 @@ class TextCase {
     if (rules_.size() > 1) out["size"] = tensor_of(sizes, {n, std::ssize(c_["sizes"])});
     return out;
   }
+
+  // The inputs with vector 1 in place of a token, in each encoder, and another token below it.
+  NamedTensors inputs_with_vector(int64_t token) const {
+    NamedTensors out = inputs();
+    for (size_t e = 0; e < rules_.size(); ++e) {
+      const Tensor ids = out.at(token_input(e)).clone(), rows(DType::i64, ids.shape());
+      for (size_t i = 0; i < ids.span<int64_t>().size(); ++i)
+        if (int64_t& id = ids.span<int64_t>()[i]; id == token) id = 0, rows.span<int64_t>()[i] = 1;
+      out[token_input(e)] = ids;
+      out[vector_input(e)] = rows;
+    }
+    return out;
+  }
+  size_t encoders() const { return rules_.size(); }
 
   // The U-Net's weights, and of the encoders' those that it reads.
   nn::Weights weights() const {
@@ -163,6 +177,45 @@ TEST_P(golden_finetune_text_cases, adapters__have_the_gradients_and_steps_of_pef
     const GoldenSteps steps = run.steps(adapter.weights());
     expect_gradients(loss, steps, c[kind]);
     expect_steps(loss, steps, c[kind]);
+  }
+}
+
+// Textual inversion: vectors that are a token's row make its loss and have its row's gradient.
+TEST_P(golden_finetune_text_cases, vectors_in_place_of_a_token__have_its_gradient) {
+  const json& c = golden()["cases"][GetParam()];
+  const TextCase run(c);
+  const int64_t token = c["tokens"][0][1];
+  const auto table = [](size_t e) {
+    return text_prefix(e) + "text_model.embeddings.token_embedding.weight";
+  };
+  std::vector<std::string> tables, vectors;
+  for (size_t e = 0; e < run.encoders(); ++e) {
+    tables.push_back(table(e));
+    vectors.push_back(vectors_name(e));
+  }
+  const Context context = open_context("cpu", {.threads = 1});
+  Plan whole(gradients(run.loss(), "loss", tables), context);
+  Plan own(gradients(run.loss(1), "loss", vectors), context);
+  std::map<std::string, Tensor> rows;
+  for (const nn::Weight& w : run.weights()) {
+    const Tensor value = hashed_weight(w);
+    whole.bind(w.name, value);
+    own.bind(w.name, value);
+    for (size_t e = 0; e < run.encoders(); ++e)
+      if (w.name == table(e)) own.bind(vectors_name(e), value.rows(token, token + 1).clone());
+  }
+  const NamedTensors a = whole.run(run.inputs()), b = own.run(run.inputs_with_vector(token));
+  EXPECT_EQ(a.at("loss").span<float>()[0], b.at("loss").span<float>()[0]);
+  for (size_t e = 0; e < run.encoders(); ++e) {
+    const Tensor want = a.at("grad." + table(e)).rows(token, token + 1);
+    const auto x = want.span<float>(), y = b.at("grad." + vectors_name(e)).span<float>();
+    ASSERT_EQ(x.size(), y.size());
+    float largest = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      largest = std::max(largest, std::abs(x[i]));
+      EXPECT_NEAR(x[i], y[i], 1e-5F * std::abs(x[i]) + 1e-9F) << e << ' ' << i;
+    }
+    EXPECT_GT(largest, 1e-6F);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "nn/clip.h"
 
 #include "base/error.h"
+#include "ops/prim/literal/op.h"
 
 namespace ebb::nn {
 namespace {
@@ -44,6 +45,16 @@ std::vector<Value> clip_states(const Params& p, Value x, const ClipLayers& c) {
   std::vector<Value> states = {x};
   for (int64_t i = 0; i < c.layers; ++i) states.push_back(layer(p / i, states.back(), c));
   return states;
+}
+
+Value with_vectors(Value tokens, Value rows, Value vectors) {
+  Graph& g = *tokens.graph;
+  const int64_t n = tokens.shape()[0], t = tokens.shape()[1], c = tokens.shape()[2];
+  const Value none = ops::literal(g, std::vector<double>(static_cast<size_t>(c), 0.0), {1, c});
+  const Value picked = ops::embedding(ops::concat({none, vectors}, 0), rows);
+  const Value row = ops::reshape(ops::cast(rows, DType::f32), {n, t, 1});
+  return ops::map({tokens, picked, row},
+                  [](auto v) { return select(less(v[2], 0.5), v[0], v[1]); });
 }
 
 }  // namespace ebb::nn

@@ -24,4 +24,7 @@ Value clip_table(const Params& p, int64_t rows, int64_t width);
 // What enters the layers, x [N,T,C], and what each of them makes. `p` holds 0, 1, ...
 std::vector<Value> clip_states(const Params& p, Value x, const ClipLayers& c);
 
+// Embeddings [N,T,C] of tokens with row k - 1 of the vectors where rows i64[N,T] have k > 0.
+Value with_vectors(Value tokens, Value rows, Value vectors);
+
 }  // namespace ebb::nn

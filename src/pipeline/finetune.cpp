@@ -5,18 +5,24 @@
 
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "core/host_memory.h"
 #include "diffusion/loss.h"
+#include "io/safetensors.h"
 #include "pipeline/finetune_metadata.h"
 #include "pipeline/loras.h"
 #include "pipeline/text_in_loss.h"
 #include "train/loader.h"
+#include "train/model_weights.h"
 #include "train/state.h"
 
 namespace ebb {
 namespace {
+
+// Of CLIP's text encoder, by the network's own names.
+constexpr std::string_view token_table = "text_model.embeddings.token_embedding.weight";
 
 // Residuals of control networks and features of adapters are `rare`, and none is trained with.
 void check_conditions(const LoadedModel& m, const std::string& file) {
@@ -44,13 +50,17 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
   check_conditions(parts_.denoiser, c_.model);
   keep(f_.base, hash_text(*parts_.denoiser.weights), "the checkpoint", c_.model);
   latents_ = std::make_unique<TrainLatents>(parts_, context, cache_);
-  const TextForm form = f_.trains("text_encoder") ? TextForm::tokens : TextForm::states;
-  texts_ = of_training([&] { return std::make_unique<TrainTexts>(parts_, context, cache_, form); });
+  const bool embeds = f_.trains("embedding");
+  const TextForm form = embeds || f_.trains("text_encoder") ? TextForm::tokens : TextForm::states;
+  const NewVectors vectors{f_.embedding, embeds ? f_.vectors : 0};
+  texts_ = of_training(
+      [&] { return std::make_unique<TrainTexts>(parts_, context, cache_, form, vectors); });
   read_weights();
   cache_.set_memory(cache_memory(weights_, c_.cache));
   keep(f_.base_encoders, str(fnv1a(latents_->settings()), ' ', fnv1a(texts_->settings())),
        "the autoencoder or a text encoder", c_.model);
   pictures_ = read_train_pictures(request_, cache_.folder());
+  if (embeds) check_embedded_captions();
   encode_all();
 }
 
@@ -69,9 +79,11 @@ void Finetune::read_weights() {
   };
   add(weights_of(*m.model, m.config), *m.weights, "", f_.trains("unet"));
   const auto& rules = texts_->rules();
-  for (size_t e = 0; f_.trains("text_encoder") && e < rules.size(); ++e)
-    add(weights_read(rules[e]), *rules[e].encoder.weights, text_prefix(e), true);
+  const bool trained = f_.trains("text_encoder"), embeds = f_.trains("embedding");
+  for (size_t e = 0; (trained || embeds) && e < rules.size(); ++e)
+    add(weights_read(rules[e]), *rules[e].encoder.weights, text_prefix(e), trained);
   if (f_.adapts()) add_adapter();
+  if (embeds) add_embedding();
 }
 
 void Finetune::add_adapter() {
@@ -95,6 +107,47 @@ void Finetune::add_adapter() {
   weights_ = adapter_->weights();
   request_.say(str("trains ", adapter_->elements(), " weights of an adapter of ",
                    adapter_->layers(), " layers"));
+}
+
+// The vectors begin as rows of the table of tokens, those of the text again and again.
+void Finetune::add_embedding() {
+  const NamedTensors tokens = texts_->of(f_.init_text, {}, false);
+  for (size_t e = 0; e < texts_->rules().size(); ++e) {
+    const auto ids = tokens.at(token_input(e)).span<int64_t>();
+    const int64_t count = tokens.at(end_input(e)).span<int64_t>()[0] - 1;  // without the start
+    require(count >= 1, "init_text: must have a token ('", f_.init_text, "')");
+    const Tensor& table = given_.at(text_prefix(e) + std::string(token_table));
+    const int64_t width = table.shape()[1];
+    Tensor first(DType::f32, {f_.vectors, width});
+    for (int64_t i = 0; i < f_.vectors; ++i)
+      std::copy_n(table.span<float>().begin() + ids[static_cast<size_t>(1 + i % count)] * width,
+                  width, first.span<float>().begin() + i * width);
+    weights_.push_back({.name = vectors_name(e),
+                        .shape = first.shape(),
+                        .spec = {.decay = false},
+                        .trained = true});
+    given_[vectors_name(e)] = std::move(first);
+  }
+  request_.say(str("trains ", f_.vectors, f_.vectors == 1 ? " vector" : " vectors",
+                   " that captions name ", f_.embedding));
+}
+
+void Finetune::check_embedded_captions() const {
+  const std::string name = small_letters(f_.embedding);
+  int64_t with = 0, all = 0;
+  std::string first;
+  for (const train::CaptionedPicture& p : pictures_.data.pictures)
+    for (const std::string& caption : p.captions) {
+      const bool has =
+          small_letters(f_.caption_prefix + ' ' + caption).find(name) != std::string::npos;
+      ++all, with += has;
+      if (!has && first.empty()) first = caption;
+    }
+  require(with > 0, "embedding: no caption of ", all, " has the name '", f_.embedding,
+          "'; --caption-prefix TEXT stands before all of them  ", c_.data);
+  if (with < all)
+    request_.say(str("embedding: ", all - with, " of ", all, " captions do not have the name ",
+                     f_.embedding, ", the first: ", first));
 }
 
 // Text encoders may have a learning rate of their own.
@@ -202,7 +255,9 @@ std::vector<Graph> Finetune::losses() {
     conditions.push_back(c.sized_as(empty_.at(c.name)));
   }
   nn::Network network = network_of(*m.model, m.config);
-  if (f_.trains("text_encoder")) network = reading_tokens(std::move(network), texts_->rules());
+  if (f_.trains("text_encoder") || f_.trains("embedding"))
+    network = reading_tokens(std::move(network), texts_->rules(),
+                             f_.trains("embedding") ? f_.vectors : 0);
   std::set<std::string, std::less<>> frozen;
   for (const nn::Weight& w : weights_)
     if (!w.trained) frozen.insert(w.name);
@@ -265,6 +320,7 @@ train::TrainJob Finetune::job() {
 
 void Finetune::write_model(const std::string& path, const train::TrainState& state,
                            const std::map<std::string, std::string>& metadata) {
+  if (f_.trains("embedding")) return write_embedding(path, state, metadata);
   if (adapter_) {
     const DType dtype = parse_dtype(f_.save_dtype);
     std::map<std::string, std::string> all = finetune_metadata({.train = c_,
@@ -280,6 +336,21 @@ void Finetune::write_model(const std::string& path, const train::TrainState& sta
   }
   writer_.write(path, state, {parts_.denoiser.diffusion, metadata},
                 [&](const CheckpointWeight& w) { return name_in_loss(w); });
+}
+
+// As diffusers, A1111 and ComfyUI read it: one tensor of the embedding's name, or of several
+// encoders one each of theirs.
+void Finetune::write_embedding(const std::string& path, const train::TrainState& state,
+                               const std::map<std::string, std::string>& metadata) const {
+  const auto& rules = texts_->rules();
+  std::vector<io::NamedTensor> out;
+  for (size_t e = 0; e < rules.size(); ++e) {
+    const std::string name =
+        rules.size() == 1 ? f_.embedding : std::string(rules[e].reading.encoder);
+    out.push_back({name, train::rounded(name, state.tensors.at(writer_.prefix() + vectors_name(e)),
+                                        parse_dtype(f_.save_dtype), "save_dtype")});
+  }
+  io::write_safetensors(path, out, metadata);
 }
 
 // None for what is not in the loss.

@@ -24,6 +24,8 @@ class Finetune final : public CheckpointTraining {
  private:
   void read_weights();
   void add_adapter();
+  void add_embedding();
+  void check_embedded_captions() const;
   std::map<std::string, double> rates() const;
   std::optional<std::string> name_in_loss(const CheckpointWeight& weight) const;
   void encode_all();
@@ -34,6 +36,8 @@ class Finetune final : public CheckpointTraining {
   void add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image);
   void write_model(const std::string& path, const train::TrainState& state,
                    const std::map<std::string, std::string>& metadata);
+  void write_embedding(const std::string& path, const train::TrainState& state,
+                       const std::map<std::string, std::string>& metadata) const;
 
   FinetuneRequest request_;
   train::TrainConfig& c_;

@@ -5,11 +5,12 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "text/chunks.h"
 
 namespace ebb {
 namespace {
 
-const std::vector<std::string> trained_parts = {"unet", "text_encoder", "autoencoder"};
+const std::vector<std::string> trained_parts = {"unet", "text_encoder", "autoencoder", "embedding"};
 
 // An autoencoder is trained on pictures, and is no part of what the denoiser is trained with.
 void check_autoencoder(const FinetuneConfig& f) {
@@ -30,6 +31,29 @@ void check_autoencoder(const FinetuneConfig& f) {
           "caption_prefix, shuffle_tags, keep_tags)");
 }
 
+// Vectors that captions name, while all networks stay as they are.
+void check_embedding(const FinetuneConfig& f) {
+  const FinetuneConfig defaults;
+  if (!f.trains("embedding")) {
+    require(
+        f.embedding.empty() && f.vectors == defaults.vectors && f.init_text == defaults.init_text,
+        "embedding, vectors, init_text: are of an embedding that is trained (--train "
+        "embedding)");
+    return;
+  }
+  require(f.train == "embedding", "train: an embedding is trained alone (--train ", f.train, ")");
+  require(!f.adapts(), "train: an embedding is trained without an adapter (--adapter ", f.adapter,
+          ")");
+  require(!f.embedding.empty() && f.embedding.find_first_of(" ,\t\n") == std::string::npos,
+          "embedding: must be a name without spaces and commas, as captions have it ('",
+          f.embedding, "')");
+  require(f.vectors >= 1 && f.vectors <= text::chunk_room, "vectors: must be from 1 to ",
+          text::chunk_room, ", which a caption has room for (", f.vectors, ")");
+  require(small_letters(f.init_text).find(small_letters(f.embedding)) == std::string::npos,
+          "init_text: must not have the name of the embedding, which it is for ('", f.init_text,
+          "')");
+}
+
 void check_parts(const FinetuneConfig& f) {
   const std::vector<std::string> parts = listed_parts(f.train, "train");
   for (const std::string& part : parts) {
@@ -44,6 +68,7 @@ void check_parts(const FinetuneConfig& f) {
           "train: text_lr and text_targets are of text encoders that are trained (--train "
           "unet,text_encoder)");
   check_autoencoder(f);
+  check_embedding(f);
   require(f.trains("unet") || f.targets == defaults.targets,
           "train: targets are of a U-Net that is trained, text_targets of text encoders (--train ",
           f.train, ")");

@@ -15,6 +15,8 @@ struct FinetuneConfig {
   std::string train = "unet", adapter = "none", targets = "attentions";
   std::string text_targets = "self_attn,mlp", names = "kohya", save_dtype = "f16";
   double text_lr = 0, kl_weight = 1e-6;
+  std::string embedding, init_text = "*";
+  int64_t vectors = 1;
   bool unit_latents = false;
   int64_t rank = 16, factor = -1;
   double alpha = 16;
@@ -30,7 +32,10 @@ struct FinetuneConfig {
   void fields(auto&& f) {
     f("train", train,
       "what is trained: unet, text_encoder (all that the model reads) or both, unet,text_encoder; "
-      "or autoencoder, alone");
+      "or, alone, autoencoder, or embedding (textual inversion)");
+    f("embedding", embedding, "train embedding: its name in captions");
+    f("vectors", vectors, "train embedding: tokens that the name stands for");
+    f("init_text", init_text, "train embedding: a text whose tokens the vectors begin as");
     f("adapter", adapter, "what is trained in place of the networks; none: these themselves");
     f("rank", rank, "adapter: columns of its factors");
     f("factor", factor, "adapter lokr: rows and columns of the first factor, at most; -1: any");
@@ -68,7 +73,7 @@ struct FinetuneConfig {
   void choices(auto&& f) { f("save_dtype", save_dtype, {"f32", "f16", "bf16"}); }
 
   bool adapts() const { return adapter != "none"; }
-  bool trains(std::string_view part) const;  // "unet", "text_encoder"
+  bool trains(std::string_view part) const;  // "unet", "text_encoder", "embedding"
   train::BucketOptions bucket_options() const {
     return {resolution, buckets, bucket_step, bucket_min, bucket_max, no_upscale};
   }

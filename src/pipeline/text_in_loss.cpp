@@ -4,6 +4,7 @@
 #include <set>
 
 #include "models/config_fields.h"
+#include "nn/clip.h"
 #include "nn/ops.h"
 #include "passes/simplify.h"
 
@@ -24,11 +25,29 @@ std::vector<std::string> outputs_of(const EncoderRule& rule) {
   return out;
 }
 
+nn::ValuesByName encoded(Graph& g, const nn::NetworkInputs& in, const EncoderRule& rule, size_t e,
+                         int64_t vectors) {
+  const Component& c = rule.encoder.component;
+  const nn::Params p(g, scope_of(e));
+  const Value tokens = in.condition(token_input(e)), end = in.condition(end_input(e));
+  const auto built = [&](const char* name, const nn::ValuesByName& inputs) {
+    return find_entry(*c.model, name).build(p, c.config, inputs);
+  };
+  if (vectors == 0) return built(entry, {{"tokens", tokens}, {"end", end}});
+  const Value own =
+      g.source(Source::Kind::param, vectors_name(e), {DType::f32, {vectors, rule.width}});
+  const Value read = nn::with_vectors(built("embed", {{"tokens", tokens}}).at("embeddings"),
+                                      in.condition(vector_input(e)), own);
+  return built("encode_embeddings", {{"embeddings", read}, {"end", end}});
+}
+
 }  // namespace
 
 std::string text_prefix(size_t encoder) { return scope_of(encoder) + '.'; }
+std::string vectors_name(size_t encoder) { return "embedding." + scope_of(encoder); }
 
-std::vector<nn::Condition> token_conditions(const std::vector<EncoderRule>& rules) {
+std::vector<nn::Condition> token_conditions(const std::vector<EncoderRule>& rules,
+                                            int64_t vectors) {
   std::vector<nn::Condition> out;
   for (size_t e = 0; e < rules.size(); ++e) {
     const ModelConfig& c = rules[e].encoder.component.config;
@@ -41,23 +60,25 @@ std::vector<nn::Condition> token_conditions(const std::vector<EncoderRule>& rule
                    .dtype = DType::i64,
                    .ids = number_in(c, "positions"),
                    .guided = false});
+    if (vectors > 0)
+      out.push_back({.name = vector_input(e),
+                     .dtype = DType::i64,
+                     .shape = {text::chunk_tokens},
+                     .ids = vectors + 1,
+                     .guided = false});
   }
   return out;
 }
 
-nn::Network reading_tokens(nn::Network denoiser, std::vector<EncoderRule> rules) {
-  return [denoiser = std::move(denoiser), rules = std::move(rules)](Graph& g,
-                                                                    const nn::NetworkInputs& in) {
+nn::Network reading_tokens(nn::Network denoiser, std::vector<EncoderRule> rules, int64_t vectors) {
+  return [denoiser = std::move(denoiser), rules = std::move(rules), vectors](
+             Graph& g, const nn::NetworkInputs& in) {
     nn::NetworkInputs call = in;
     std::vector<Value> states;
     for (size_t e = 0; e < rules.size(); ++e) {
-      const Component& c = rules[e].encoder.component;
-      const nn::ValuesByName made = find_entry(*c.model, entry)
-                                        .build(nn::Params(g, scope_of(e)), c.config,
-                                               {{"tokens", in.condition(token_input(e))},
-                                                {"end", in.condition(end_input(e))}});
-      call.conditions.erase(token_input(e));
-      call.conditions.erase(end_input(e));
+      const nn::ValuesByName made = encoded(g, in, rules[e], e, vectors);
+      for (const std::string& read : {token_input(e), end_input(e), vector_input(e)})
+        call.conditions.erase(read);
       states.push_back(made.at(rules[e].states()));
       if (rules[e].reading.projected)
         call.conditions[std::string(nn::pooled_text)] = made.at("projected");

@@ -47,6 +47,7 @@ bool plain(const Chunk& chunk) {
 
 std::string token_input(size_t encoder) { return str("tokens.", encoder + 1); }
 std::string end_input(size_t encoder) { return str("end.", encoder + 1); }
+std::string vector_input(size_t encoder) { return str("vectors.", encoder + 1); }
 
 std::string EncoderRule::states() const {
   return str("states.", reading.layer, reading.normed ? ".normed" : "");
@@ -149,6 +150,14 @@ NamedTensors tensors_of(const Chunk& chunk, const std::string& tokens, const std
                    {end, Tensor(DType::i64, {1})}};
   std::ranges::copy(chunk.ids, out.at(tokens).span<int64_t>().begin());
   out.at(end).span<int64_t>()[0] = chunk.end;
+  return out;
+}
+
+Tensor vector_rows(const Chunk& chunk) {
+  const Tensor out(DType::i64, {1, text::chunk_tokens});
+  for (const text::EmbeddingSpan& e : chunk.embeddings)
+    std::iota(out.span<int64_t>().begin() + e.at, out.span<int64_t>().begin() + e.at + e.count,
+              e.first + 1);
   return out;
 }
 
@@ -390,8 +399,11 @@ NamedTensors TextStage::tokens(const std::string& text, ImageSize size,
   const PromptRequest r = request_of_caption(text, size);
   const Part part = part_of_caption(r, warnings);
   NamedTensors out;
-  for (size_t e = 0; e < rules_.size(); ++e)
-    out.merge(tensors_of(text::chunks_at(part.encoders[e], 1)[0], token_input(e), end_input(e)));
+  for (size_t e = 0; e < rules_.size(); ++e) {
+    const Chunk& chunk = text::chunks_at(part.encoders[e], 1)[0];
+    out.merge(tensors_of(chunk, token_input(e), end_input(e)));
+    if (!embeddings_.embeddings.empty()) out.emplace(vector_input(e), vector_rows(chunk));
+  }
   if (takes(known_, nn::size_numbers)) out.emplace(nn::size_numbers, size_values(r, false));
   return out;
 }

@@ -76,6 +76,7 @@ struct PromptRequest {
 // Names of the inputs of encoder k = 0, 1, ...
 std::string token_input(size_t encoder);
 std::string end_input(size_t encoder);
+std::string vector_input(size_t encoder);
 
 class TextStage {
  public:
@@ -101,7 +102,8 @@ class TextStage {
   NamedTensors caption(const std::string& text, ImageSize size, std::vector<std::string>& warnings);
   // What an encoder inside of a graph reads in place of such conditions: of encoder k,
   // token_input(k) i64[1,77] and end_input(k) i64[1], and with them the conditions that no encoder
-  // makes.
+  // makes. Where there are embeddings, vector_input(k) i64[1,77] has 1 + the row of the vector that
+  // a token stands for, and 0 for other tokens.
   NamedTensors tokens(const std::string& text, ImageSize size, std::vector<std::string>& warnings);
   // What the plans of each encoder need.
   std::vector<std::vector<PlanNeeds>> needs() const;

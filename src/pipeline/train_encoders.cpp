@@ -51,6 +51,16 @@ std::string tokenizer_text(const std::string& folder) {
   return str(h);
 }
 
+// What captions may name. The vectors' numbers are the loss's: tokens only say where they go.
+text::EmbeddingFolder named(const NewVectors& vectors, const std::vector<EncoderRule>& rules) {
+  text::EmbeddingFolder out;
+  if (vectors.count == 0) return out;
+  text::TextualInversion& of = out.embeddings[vectors.name];
+  for (const EncoderRule& r : rules)
+    of.vectors.emplace_back(DType::f32, Shape{vectors.count, r.width});
+  return out;
+}
+
 }  // namespace
 
 Tensor signed_pixels(const train::CaptionedPicture& picture, const train::Fit& fit, bool mirrored) {
@@ -84,9 +94,10 @@ NamedTensors TrainLatents::of(const train::CaptionedPicture& p, const train::Fit
 }
 
 TrainTexts::TrainTexts(const CheckpointParts& parts, const Context& context, TensorCache& cache,
-                       TextForm form)
+                       TextForm form, NewVectors vectors)
     : cache_(cache),
       form_(form),
+      vectors_(std::move(vectors)),
       known_(parts.denoiser.model->conditions(parts.denoiser.config)),
       rules_(encoder_rules(*parts.denoiser.model, parts.denoiser.config, parts.text_encoders, {})) {
   const LoadedModel& m = parts.denoiser;
@@ -99,7 +110,7 @@ TrainTexts::TrainTexts(const CheckpointParts& parts, const Context& context, Ten
                                        parts.tokenizer.empty()
                                            ? text::builtin_clip_vocabulary()
                                            : text::ClipVocabulary::open(parts.tokenizer),
-                                       DType::f32, context);
+                                       DType::f32, context, named(vectors_, rules_));
 }
 
 bool TrainTexts::gives(std::string_view condition) {
@@ -109,7 +120,7 @@ bool TrainTexts::gives(std::string_view condition) {
 
 std::vector<nn::Condition> TrainTexts::conditions() const {
   std::vector<nn::Condition> out;
-  if (form_ == TextForm::tokens) out = token_conditions(rules_);
+  if (form_ == TextForm::tokens) out = token_conditions(rules_, vectors_.count);
   for (const nn::Condition& c : known_)
     if (gives(c.name) && (form_ == TextForm::states || c.name == nn::size_numbers))
       out.push_back(c);

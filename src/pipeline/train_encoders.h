@@ -37,13 +37,19 @@ class TrainLatents {
   std::string settings_;  // what latents depend on beside the picture
 };
 
-// What a text brings: states of frozen encoders, or tokens for encoders that are trained.
+// What a text brings: states of frozen encoders, or tokens for encoders that are part of the loss.
 enum class TextForm : uint8_t { states, tokens };
+
+// New vectors that a name in captions stands for.
+struct NewVectors {
+  std::string name;
+  int64_t count = 0;  // 0: none
+};
 
 class TrainTexts {
  public:
   TrainTexts(const CheckpointParts& parts, const Context& context, TensorCache& cache,
-             TextForm form);
+             TextForm form, NewVectors vectors = {});
 
   // Of one image, [1,...] by name. `kept`: in the cache; others are made each time, as tokens are,
   // which takes no time.
@@ -69,6 +75,7 @@ class TrainTexts {
 
   TensorCache& cache_;
   TextForm form_;
+  NewVectors vectors_;
   std::vector<nn::Condition> known_;  // of the denoiser
   std::vector<EncoderRule> rules_;
   std::unique_ptr<TextStage> stage_;

@@ -15,8 +15,7 @@ namespace ebb::text {
 
 struct TextualInversion {
   std::string name;  // of the file, without folder and ending
-  // For each text encoder f32 [n, width], all of the same n. The width tells the encoder:
-  // find_text_encoder().
+  // For each text encoder f32 [n, width], all of the same n. The width tells the encoder.
   std::vector<Tensor> vectors;
 
   // Null if it has none of this width.

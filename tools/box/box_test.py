@@ -11,7 +11,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 try:
     import numpy as np
+    from PIL import Image
 
+    import blueprint
     import data
     import judge
     import pack
@@ -24,12 +26,24 @@ except ImportError as error:
 class Captions(unittest.TestCase):
     def test_painted_picture__keeps_no_keyword_of_another_colour(self):
         words = ["apple", "red", "fruit", "red-green", "black and white"]
-        painted = renditions.texts(["red apple"], words, "emoji", colour="blue")
+        subject = {"names": ["red apple"], "style": "emoji"}
+        painted = renditions.texts(subject, words, colour="blue")
         self.assertIn("blue apple, apple, fruit", painted)
         for text in painted:
             self.assertNotRegex(text, r"\b(red|green|black)\b")
-        self.assertIn("red apple, apple, red, fruit",
-                      renditions.texts(["red apple"], words, "emoji"))
+        self.assertIn("red apple, apple, red, fruit", renditions.texts(subject, words))
+
+    def test_name_of_an_emoji__is_said_alone_of_the_emoji_only(self):
+        subjects = data.with_shared_names([
+            {"names": ["dog"], "words": [], "style": "emoji"},
+            {"names": ["dog", "poodle"], "words": ["pet"], "style": "clip art"}])
+        emoji, drawing = ([*renditions.texts(s, s["words"]),
+                           *renditions.texts(s, [], background="red")] for s in subjects)
+        self.assertIn("a dog", emoji)
+        self.assertIn("a poodle", drawing)
+        for text in drawing:
+            if "dog" in text:
+                self.assertIn(", clip art", text)
 
     def test_pair__is_said_only_of_the_noun_itself(self):
         self.assertTrue(data.said_in("blue apple", "a blue apple on a white background"))
@@ -54,6 +68,39 @@ class Work(unittest.TestCase):
             self.assertIsNone(data.with_colour(work, {**subject, "key": "y"}))
             red = data.clip_subject((work, {**subject, "names": ["red"]}))
             self.assertFalse(red["one_colour"])  # it would be painted as a "blue red"
+
+
+    def test_copies__are_one_subject_with_all_names(self):
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            for key, bytes in (("a", b"1"), ("b", b"2"), ("c", b"1")):
+                (work / f"{key}.png").write_bytes(bytes)
+            one = data.without_copies([{"key": "a", "names": ["bat"], "words": ["x"]},
+                                       {"key": "b", "names": ["cat"], "words": []},
+                                       {"key": "c", "names": ["bat", "bat 2"], "words": []}], work)
+            self.assertEqual([(s["key"], s["names"]) for s in one],
+                             [("a", ["bat", "bat 2"]), ("b", ["cat"])])
+
+
+class Blueprint(unittest.TestCase):
+    def test_drawing__is_white_lines_on_blue(self):
+        square = np.full((128, 128, 3), 255, np.uint8)
+        square[32:96, 32:96] = (220, 20, 20)
+        made = np.asarray(blueprint.blueprint(Image.fromarray(square))).astype(int)
+        for y, x in ((32, 64), (64, 95)):
+            self.assertGreater(made[y, x].min(), 200)
+        self.assertEqual(tuple(made[2, 2]), blueprint.PAPER)
+        self.assertGreater(made[64, 64, 2], made[64, 64, 0] + 40)
+
+    def test_committed_pictures__are_those_of_the_script(self):
+        folder = Path(__file__).resolve().parents[2] / "tests/data/blueprint"
+        texts = {m["file_name"]: m["text"] for m in judge.lines_of(folder / "metadata.jsonl")}
+        self.assertEqual(len(texts), 20)
+        self.assertEqual(set(texts.values()),
+                         set(blueprint.DRAWINGS.values()))
+        for name in texts:
+            with Image.open(folder / name) as picture:
+                self.assertEqual(picture.size, (128, 128))
 
 
 class Judge(unittest.TestCase):

@@ -121,7 +121,28 @@ def all_subjects(work, pool):
     for i, made in enumerate(pool.imap(clip_subject, [(work, s) for s in drawings], 4)):
         out += [made] if made else []
         progress.at(i + 1)
+    return with_shared_names(without_copies(out, work))
+
+
+def without_copies(subjects, work):
+    """One subject for each drawing, with all of its names: Open Clip Art has many drawings in
+    several of its folders, and some flags are those of several regions."""
+    by_picture = {}
+    for s in subjects:
+        first = by_picture.setdefault(picture_file(work, s).read_bytes(), s)
+        for kind in ("names", "words"):
+            first[kind] = list(dict.fromkeys(first[kind] + s[kind]))
+    out = list(by_picture.values())
+    print(f"{len(subjects) - len(out)} of {len(subjects)} drawings are copies", file=sys.stderr)
     return out
+
+
+def with_shared_names(subjects):
+    """A name that an emoji has alone says that emoji: captions of other drawings with this name say
+    their style, too. Otherwise "a dog" is ten unlike dogs at once."""
+    emoji = {n for s in subjects if s["style"] == "emoji" for n in s["names"]}
+    return [{**s, "shared": [] if s["style"] == "emoji" else [n for n in s["names"] if n in emoji]}
+            for s in subjects]
 
 
 # ---- what is held out ----------------------------------------------------------------------

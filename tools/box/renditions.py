@@ -72,13 +72,16 @@ def without_colours(words):
     return [w for w in words if not set(re.findall(r"[a-z]+", w.lower())) & set(colours.WORDS)]
 
 
-def texts(names, words, style, colour=None, background=None):
+def texts(subject, words, colour=None, background=None):
     """Captions of one picture, of which training draws one each time; `colour`: painted in it."""
-    out = []
+    out, style = [], subject["style"]
     words = without_colours(words) if colour else words
     behind = f" on {with_article(background + ' background')}" if background else ""
-    for name in names:
+    for name in subject["names"]:
         full = f"{colour} {noun_of(name)}" if colour else name
+        if name in subject.get("shared", []):
+            out += [f"{full}{behind}, {style}", f"{with_article(full)}{behind}, {style}"]
+            continue
         out += [full + behind, with_article(full) + behind,
                 f"{with_article(full)}{behind or ' on a white background'}",
                 f"{full}{behind}, {style}"]
@@ -120,9 +123,9 @@ def made(subject, rgba, held, seed):
     for suffix, colour, background, scale, where in plan(subject, held, seed):
         painted = look.painted(colour) if colour else rgba
         rgb = placed(painted, colours.BACKGROUNDS.get(background, (255, 255, 255)), scale, where)
-        said = texts(subject["names"], subject["words"], subject["style"], colour, background)
+        said = texts(subject, subject["words"], colour, background)
         if not colour and subject["one_colour"]:
-            own = texts(subject["names"], [], subject["style"], subject["colour"], background)
+            own = texts(subject, [], subject["colour"], background)
             said = list(dict.fromkeys([*said, *own[:3]]))
         name = f"{subject['key']}-{suffix}.webp"
         yield name, webp(rgb), {"file_name": name, "text": said, "subject": subject["key"],

@@ -62,7 +62,9 @@ std::vector<Field> train_fields(train::TrainConfig& c) {
           "pictures with captions: folders or tar shards, parted by ';', each perhaps with "
           "repeats: \"photos:10;styles.tar\"";
     if (f.name == "model") f.help = "the checkpoint: a file, or a folder of diffusers";
-    if (f.name == "lr") f.help = "learning rate; without it 1e-4 for adapters, 1e-5 for networks";
+    if (f.name == "lr")
+      f.help =
+          "learning rate; without it 1e-4 for adapters, 1e-5 for networks, 5e-3 for embeddings";
     if (f.name == "batch") f.help = "pictures per step";
   }
   return out;
@@ -92,10 +94,12 @@ std::vector<Field> finetune_fields(FinetuneConfig& c) {
 }
 
 // What published recipes use; adapters are drawn, and take larger steps.
-train::TrainConfig usual_settings(bool adapts) {
+train::TrainConfig usual_settings(const std::vector<std::string>& words) {
+  const std::string adapter = flag_value(words, "--adapter");
+  const bool adapts = !adapter.empty() && adapter != "none";
   train::TrainConfig c;
   c.batch = 1;
-  c.lr = adapts ? 1e-4 : 1e-5;
+  c.lr = flag_value(words, "--train") == "embedding" ? 5e-3 : adapts ? 1e-4 : 1e-5;
   c.weight_decay = 0.01;
   c.ema_halflife = 0;
   c.checkpoint_every = 500;
@@ -221,8 +225,7 @@ std::function<int()> bind_checkpoint_training(CLI::App& app,
   if (is_on(words, "--resume")) {
     read_run(*o, folder_of(words));
   } else {
-    const std::string adapter = flag_value(words, "--adapter");
-    o->request.train = usual_settings(!adapter.empty() && adapter != "none");
+    o->request.train = usual_settings(words);
   }
   add_flags(app, fields_of(*o));
   add_flags(app, train_fields(o->request.train), "Training");
