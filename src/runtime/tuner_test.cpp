@@ -57,8 +57,7 @@ TEST(tuner, choices_of_another_rank__come_before_its_own) {
   testing::put_file(own, key + "turn=0 | 1.0 us\n");
   testing::put_file(of_rank_0, key + "turn=1 | 1.1 us\nebb 0, other device | x | y | 1.0 us\n");
   Tuner tuner(own, Tuner::Effort::fast);
-  const std::string lines =
-      Tuner(of_rank_0, Tuner::Effort::fast).choices_for(*context.device);
+  const std::string lines = Tuner(of_rank_0, Tuner::Effort::fast).choices_for(*context.device);
   EXPECT_EQ(lines, key + "turn=1 | 1.1 us\n");
   EXPECT_TRUE(tuner.adopt(lines));
   EXPECT_EQ(choice_text(choose(tuner, {kernel}, context)), str(kernel->name, " turn=1"));

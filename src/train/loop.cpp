@@ -53,9 +53,9 @@ CompileOptions compile_options(const TrainConfig& c, const StepOptions& o) {
 // With the same kernels on all ranks.
 StepPlans plans_of(const TrainJob& job, const Team& team, const StepOptions& options,
                    const Context& context) {
+  const CompileOptions how = compile_options(job.config, options);
   const auto compile = [&] {
-    return StepPlans({job.loss, job.other_losses}, options, context,
-                     compile_options(job.config, options));
+    return StepPlans({job.loss, job.other_losses}, options, context, how);
   };
   std::optional<StepPlans> plans = compile();
   if (team.share_choices(context)) {

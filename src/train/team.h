@@ -29,8 +29,8 @@ class Team {
   std::string of_rank_0(const std::string& text) const;
   // What the first rank says that says something, with its number:
   std::string of_all(const std::string& text) const;
-  // Kernels that are as fast as each other differ in their last bits, and each rank has measured for
-  // itself: gives all of them the choices of rank 0. Whether that changed some here.
+  // Kernels that are as fast as each other differ in their last bits, and each rank has measured
+  // for itself: gives all of them the choices of rank 0. Whether that changed some here.
   bool share_choices(const Context& context) const;
   // Throws Error on the ranks of a host whose free memory is less than what they take together,
   // each so many bytes of it from now on.
