@@ -226,6 +226,39 @@ TEST_F(cli_train_text, embedding_without_a_name_in_captions__is_an_error) {
   says("--vectors 2", "are of an embedding that is trained");
 }
 
+// ---- prior preservation --------------------------------------------------------------------
+
+TEST_F(cli_train_text, prior__weighs_its_pictures) {
+  const std::string folder = folder_ / "prior";
+  std::filesystem::create_directories(folder);
+  Tensor grey(DType::u8, {64, 64, 3});
+  std::ranges::fill(grey.span<uint8_t>(), uint8_t{128});
+  io::write_png(folder + "/dog.png", grey);
+  put_file(folder + "/dog.txt", "a dog");
+  const auto run = [&](const std::string& name, const std::string& flags,
+                       const std::string& more = "") {
+    const std::string all = str(both, "--batch 2 --steps 2 --lr 0.001 --save-dtype f32 ", flags);
+    const std::string pictures = str("'", data(), more, "'");
+    const Output out = run_program(train_from(whole(), pictures, name, all));
+    EXPECT_EQ(out.code, 0) << out.text;
+    return out.text;
+  };
+  const std::string prior = str("--prior ", folder, ":3 ");
+  const std::string said = run("prior", prior + "--prior-weight 0.5");
+  EXPECT_NE(said.find("3 pictures to learn and 3 of the prior, with the weight 0.5"), said.npos)
+      << said;
+  // of weight 1 they are pictures as others
+  run("one", prior);
+  run("mixed", "", str(";", folder, ":3"));
+  expect_same_tensors(model("one", 2), model("mixed", 2));
+  EXPECT_FALSE(changed(model("one", 2), model("prior", 2)).empty());
+  EXPECT_NE(error_line(train("x", str("--steps 1 ", prior, "--caption-prefix 'a rex'")))
+                .find("must come without caption_prefix"),
+            std::string::npos);
+  EXPECT_NE(error_line(train("x", "--steps 1 --prior-weight 2")).find("and there are none"),
+            std::string::npos);
+}
+
 TEST_F(cli_train_text, settings_without_effect__are_refused) {
   const auto line = [&](const std::string& flags) { return error_line(train("run", flags)); };
   EXPECT_NE(line("--steps 1 --train unet,texts").find("unknown part 'texts'"), std::string::npos);

@@ -220,7 +220,9 @@ LossTerms denoising_loss(const Precond& precond, const nn::Network& network, con
   const Output f = call_network(
       precond, network, in,
       {.x = x, .noise = in.level.argument, .conditions = in.conditions, .random = random});
-  const Value mse = mean_of({f.mean, in.images, in.noise, k.target_data, k.target_noise, k.weight},
+  require(!in.weight || !c.learn_sigma, "loss: weights of images are not for learned variances");
+  const Value weight = in.weight ? k.weight * per_image(in.weight) : k.weight;
+  const Value mse = mean_of({f.mean, in.images, in.noise, k.target_data, k.target_noise, weight},
                             in.images.shape(), [](auto v) {
                               const Scalar d = v[0] - (v[1] * v[3] + v[2] * v[4]);
                               return d * d * v[5];
@@ -261,7 +263,7 @@ Value dropped(const GivenCondition& given, double p, const ops::RandomKeys& key)
 
 LossTerms diffusion_loss(const Precond& precond, const nn::Network& network, const LossInputs& in) {
   const Shape shape = in.images.shape();  // a copy: the graph grows
-  NoisyImages noisy{.images = in.images};
+  NoisyImages noisy{.images = in.images, .weight = in.weight};
   const double p = in.dropout ? precond.config().label_dropout : 0;
   for (const GivenCondition& c : in.conditions)
     noisy.conditions[c.condition.name] = dropped(c, p, in.key);
@@ -286,6 +288,7 @@ Graph loss_graph(const DiffusionConfig& config, const nn::Network& network,
   in.key.image = g.input("image", {DType::i64, {n}});
   in.key.step = g.input("step", {DType::i64, {}});
   in.dropout = shape.dropout;
+  if (shape.weighted) in.weight = g.input("weight", {DType::f32, {n}});
   g.output("loss", diffusion_loss(Precond(config), network, in).loss);
   return g;
 }

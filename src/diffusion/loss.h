@@ -33,6 +33,7 @@ struct NoisyImages {
   Value noise;   // f32 [N,H,W,C], standard normal
   NoiseLevels level;
   decltype(nn::NetworkInputs::conditions) conditions = {};  // of the network, by name
+  Value weight = {};  // f32 [N], factors of the images' errors; none: all 1
 };
 struct LossTerms {
   Value loss;        // f32 []
@@ -51,6 +52,7 @@ struct LossInputs {
   ops::RandomKeys key;  // i64[], i64[N], i64[]
   std::vector<GivenCondition> conditions = {};
   bool dropout = true;  // of conditions and in the network
+  Value weight = {};    // as NoisyImages has it
 };
 // Draws noise, levels and, for each guided condition by itself, which images train with its null
 // value (label_dropout), and adds denoising_loss.
@@ -60,10 +62,11 @@ struct LossShape {
   int64_t batch = 1;
   Shape image;                                 // {H,W,C}
   std::vector<nn::Condition> conditions = {};  // that every image comes with
-  bool dropout = true;  // of conditions and in the network, as training has it
+  bool dropout = true;    // of conditions and in the network, as training has it
+  bool weighted = false;  // images come with factors of their errors
 };
-// A graph with inputs images, seed, image, step and, by their names, the conditions; output "loss"
-// f32[].
+// A graph with inputs images, seed, image, step and, by their names, the conditions, and weight
+// f32[N] where images are weighted; output "loss" f32[].
 Graph loss_graph(const DiffusionConfig& config, const nn::Network& network, const LossShape& shape);
 
 }  // namespace ebb

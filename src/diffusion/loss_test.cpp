@@ -46,7 +46,7 @@ nn::Network mixer(int64_t channels) {
 }
 
 // The loss of given images, noise and timesteps (or sigmas), as outputs loss, mse and bound.
-Graph fixed_loss(const DiffusionConfig& config, int64_t channels) {
+Graph fixed_loss(const DiffusionConfig& config, int64_t channels, bool weighted = false) {
   const Precond precond(config);
   Graph g;
   const Type image{DType::f32, {2, 16, 16, 3}};
@@ -56,6 +56,7 @@ Graph fixed_loss(const DiffusionConfig& config, int64_t channels) {
   in.level.sigma = g.input("sigma", {DType::f32, {2}});
   in.level.argument = g.input("argument", {DType::f32, {2}});
   if (config.discrete()) in.level.timestep = g.input("timestep", {DType::i64, {2}});
+  if (weighted) in.weight = g.input("weight", {DType::f32, {2}});
   const LossTerms terms = denoising_loss(precond, mixer(channels), in, {});
   g.output("loss", terms.loss);
   if (terms.bound) g.output("bound", terms.bound);
@@ -290,6 +291,13 @@ TEST(loss, min_snr__bounds_the_weight_of_clean_images) {
   const double want = (5 * sigma * sigma * first * first + second * second) / 1536;
   EXPECT_NEAR(plan.run(fixed_inputs(config, {1, 800})).at("loss").span<float>()[0], want,
               1e-5 * want);
+  // with factors of the images' own, as DreamBooth has for those of the prior
+  Plan weighed(fixed_loss(config, 3, true), cpu());
+  weighed.bind("w", weights(3, 0));
+  NamedTensors in = fixed_inputs(config, {1, 800});
+  in["weight"] = tensor_of(std::vector<float>{1, 0.25F}, {2});
+  const double less = want - 0.75 * second * second / 1536;
+  EXPECT_NEAR(weighed.run(in).at("loss").span<float>()[0], less, 1e-5 * want);
 }
 
 // ---- draws ---------------------------------------------------------------------------------

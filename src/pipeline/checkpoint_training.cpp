@@ -37,6 +37,23 @@ std::string hash_of(const train::Captioned& data, bool captions) {
   return str(h);
 }
 
+// The prior's pictures behind the others.
+void add_prior(train::Captioned& to, train::Captioned prior, const FinetuneRequest& r) {
+  const auto images = [](const train::Captioned& of) {
+    int64_t out = 0;
+    for (const train::CaptionedPicture& p : of.pictures) out += p.repeats;
+    return out;
+  };
+  const int64_t own = images(to), others = images(prior);
+  r.say(str("an epoch has ", own, " pictures to learn and ", others,
+            " of the prior, with the weight ", r.config.prior_weight));
+  for (train::CaptionedPicture& p : prior.pictures) {
+    p.weight = r.config.prior_weight;
+    to.pictures.push_back(std::move(p));
+  }
+  to.warnings.insert(to.warnings.end(), prior.warnings.begin(), prior.warnings.end());
+}
+
 // What sampling has to know of it.
 DiffusionConfig of_sampling(DiffusionConfig d) {
   DiffusionConfig defaults;
@@ -108,15 +125,18 @@ TrainPictures read_train_pictures(FinetuneRequest& r, const std::string& cache) 
   FinetuneConfig& f = r.config;
   TrainPictures out;
   const bool captions = !f.trains("autoencoder");
-  const std::string index = (std::filesystem::path(cache) / "pictures.jsonl").string();
-  out.data = train::open_captioned(
-      c.data,
-      {.needs_captions = f.caption_prefix.empty(),
-       .reads_captions = captions,
-       .threads = c.threads,
-       .between = r.between,
-       .progress = [&](int64_t done, int64_t all) { r.progress("reads pictures", done, all); },
-       .index = index});
+  const auto read = [&](const std::string& data, const char* index) {
+    return train::open_captioned(
+        data,
+        {.needs_captions = f.caption_prefix.empty(),
+         .reads_captions = captions,
+         .threads = c.threads,
+         .between = r.between,
+         .progress = [&](int64_t done, int64_t all) { r.progress("reads pictures", done, all); },
+         .index = (std::filesystem::path(cache) / index).string()});
+  };
+  out.data = read(c.data, "pictures.jsonl");
+  if (!f.prior.empty()) add_prior(out.data, read(f.prior, "prior.jsonl"), r);
   for (const std::string& w : out.data.warnings) r.say(w);
   keep(f.base_data, hash_of(out.data, captions),
        captions ? "the data (pictures, captions or repeats)" : "the data (pictures or repeats)",

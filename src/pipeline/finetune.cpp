@@ -243,6 +243,12 @@ NamedTensors Finetune::batch(int64_t number) {
     add_texts(out, row, of.pictures[static_cast<size_t>(row)], image);
   }
   out.emplace("image", index);
+  if (f_.prior.empty()) return out;
+  const Tensor weight(DType::f32, {n});
+  for (size_t row = 0; row < of.pictures.size(); ++row)
+    weight.span<float>()[row] =
+        static_cast<float>(pictures_.data.pictures[static_cast<size_t>(of.pictures[row])].weight);
+  out.emplace("weight", weight);
   return out;
 }
 
@@ -268,7 +274,8 @@ std::vector<Graph> Finetune::losses() {
         loss_graph(m.diffusion, network,
                    {.batch = c_.micro_batch(),
                     .image = {s.height / factor, s.width / factor, m.config.common().in_channels},
-                    .conditions = conditions});
+                    .conditions = conditions,
+                    .weighted = !f_.prior.empty()});
     const Graph loss = with_params(all, [&](std::string_view w) { return !frozen.contains(w); });
     out.push_back(adapter_ ? adapter_->adapted(loss) : loss);
   }

@@ -1,6 +1,7 @@
 #include "pipeline/finetune_config.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/choices.h"
 #include "base/error.h"
@@ -54,6 +55,22 @@ void check_embedding(const FinetuneConfig& f) {
           "')");
 }
 
+void check_prior(const FinetuneConfig& f) {
+  const FinetuneConfig defaults;
+  if (f.prior.empty()) {
+    require(f.prior_weight == defaults.prior_weight,
+            "prior_weight: is of the pictures of --prior, and there are none");
+    return;
+  }
+  require(!f.trains("autoencoder"), "prior: is not for autoencoders (--train autoencoder)");
+  require(f.prior_weight > 0 && std::isfinite(f.prior_weight),
+          "prior_weight: must be above 0 and finite (", f.prior_weight, ")");
+  require(f.caption_prefix.empty(),
+          "prior: must come without caption_prefix, which stands before its captions, too, and "
+          "would make its pictures those of the name that is taught ('",
+          f.caption_prefix, "')");
+}
+
 void check_parts(const FinetuneConfig& f) {
   const std::vector<std::string> parts = listed_parts(f.train, "train");
   for (const std::string& part : parts) {
@@ -69,6 +86,7 @@ void check_parts(const FinetuneConfig& f) {
           "unet,text_encoder)");
   check_autoencoder(f);
   check_embedding(f);
+  check_prior(f);
   require(f.trains("unet") || f.targets == defaults.targets,
           "train: targets are of a U-Net that is trained, text_targets of text encoders (--train ",
           f.train, ")");

@@ -25,7 +25,8 @@ struct FinetuneConfig {
   bool buckets = true, no_upscale = false, shuffle_tags = false;
   int64_t bucket_step = 64, bucket_min = 256, bucket_max = 1024, keep_tags = 0;
   double caption_dropout = 0;
-  std::string caption_prefix, cache_dir;
+  std::string caption_prefix, cache_dir, prior;
+  double prior_weight = 1;
   // Hashes of what the run began with; no flags.
   std::string base, base_encoders, base_data;
 
@@ -63,6 +64,10 @@ struct FinetuneConfig {
     f("shuffle_tags", shuffle_tags, "shuffle the parts of captions between commas");
     f("keep_tags", keep_tags, "shuffle_tags: so many parts at the start stay there");
     f("caption_prefix", caption_prefix, "text before every caption");
+    f("prior", prior,
+      "pictures of what the model knows already and should not forget, as --data has them: with a "
+      "dog of that name in --data, other dogs (prior preservation, DreamBooth)");
+    f("prior_weight", prior_weight, "prior: weight of their loss; that of the others is 1");
     f("cache_dir", cache_dir,
       "folder of latents, of text states, and of pictures.jsonl, which has the sizes and hashes "
       "of pictures; empty: cache/ in `out`");

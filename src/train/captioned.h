@@ -20,6 +20,7 @@ struct CaptionedPicture {
   std::vector<std::string> captions = {""};  // training draws one of them each time
   bool captioned = false;                    // whether somebody wrote them
   int64_t repeats = 1;                       // in an epoch
+  double weight = 1;                         // of its loss
   // Of the upright picture, and of its bytes: known when it was decoded once.
   int64_t height = 0, width = 0;
   uint64_t hash = 0;
