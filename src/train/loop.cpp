@@ -58,11 +58,9 @@ StepPlans plans_of(const TrainJob& job, const Team& team, const StepOptions& opt
     return StepPlans({job.loss, job.other_losses}, options, context, how);
   };
   std::optional<StepPlans> plans = compile();
-  if (team.share_choices(context)) {
-    plans.reset();
-    plans = compile();
-  }
-  return std::move(*plans);
+  if (!team.share_choices(context)) return std::move(*plans);
+  plans.reset();
+  return compile();
 }
 
 // Why a run ends, with the signal's number, as a number that ranks tell each other; 0: it goes on.
