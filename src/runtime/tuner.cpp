@@ -1,6 +1,5 @@
 #include "runtime/tuner.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -131,7 +130,8 @@ Tuner::Tuner(std::string path, Effort effort) : path_(std::move(path)), effort_(
   read(in, path_);
 }
 
-void Tuner::read(std::istream& in, const std::string& name) {
+bool Tuner::read(std::istream& in, const std::string& name) {
+  bool changed = false;
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -140,8 +140,11 @@ void Tuner::read(std::istream& in, const std::string& name) {
     require(part.size() == 4 && part[3].ends_with(" us"), "tuner: line ", number,
             " must have four parts, the last in us  ", name);
     const double us = parse_number(part[3].substr(0, part[3].size() - 3), "tuner");
-    kept_[str(part[0], separator, part[1])] = {part[2], us};
+    Kept& kept = kept_[str(part[0], separator, part[1])];
+    changed = changed || kept.choice != part[2];
+    kept = {part[2], us};
   }
+  return changed;
 }
 
 std::optional<Choice> Tuner::known(const std::vector<Choice>& all, const Signature& sig,
@@ -227,14 +230,8 @@ std::string Tuner::choices_for(const Device& device) const {
 
 bool Tuner::adopt(const std::string& lines) {
   const std::lock_guard lock(choosing_);
-  const auto before = kept_;
   std::istringstream in(lines);
-  read(in, "another rank's choices");
-  const bool changed = std::ranges::any_of(kept_, [&](const auto& k) {
-    const auto it = before.find(k.first);
-    return it == before.end() || it->second.choice != k.second.choice;
-  });
-  if (!changed) return false;
+  if (!read(in, "another rank's choices")) return false;
   saved_ = false;
   save_locked();
   return true;

@@ -75,7 +75,7 @@ class Tuner {
     std::string choice;
     double us = 0;
   };
-  void read(std::istream& in, const std::string& name);
+  bool read(std::istream& in, const std::string& name);  // whether that changed a choice
   void write(std::ostream& out, std::string_view prefix) const;
   void save_locked();
   std::optional<Choice> known(const std::vector<Choice>& all, const Signature& sig,

@@ -45,8 +45,7 @@ struct Options {
   void fields(auto&& f) {
     f("models", models,
       "a folder of checkpoints, LoRAs, autoencoders, upscalers, and so on; beside them there is "
-      "the "
-      "small model that comes with ebb, which is taken where there is no other");
+      "the small model that comes with ebb, which is taken where there is no other");
     f("host", host, "the address to listen at; others than this computer's own need --key");
     f("port", port, "0: any that is free");
     f("out", out, "a folder for pictures, and for the jobs that wait");
