@@ -50,9 +50,8 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
   check_conditions(parts_.denoiser, c_.model);
   keep(f_.base, hash_text(*parts_.denoiser.weights), "the checkpoint", c_.model);
   latents_ = std::make_unique<TrainLatents>(parts_, context, cache_);
-  const bool embeds = f_.trains("embedding");
-  const TextForm form = embeds || f_.trains("text_encoder") ? TextForm::tokens : TextForm::states;
-  const NewVectors vectors{f_.embedding, embeds ? f_.vectors : 0};
+  const TextForm form = f_.encodes_text() ? TextForm::tokens : TextForm::states;
+  const NewVectors vectors{f_.embedding, f_.new_vectors()};
   texts_ = of_training(
       [&] { return std::make_unique<TrainTexts>(parts_, context, cache_, form, vectors); });
   read_weights();
@@ -60,7 +59,7 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
   keep(f_.base_encoders, str(fnv1a(latents_->settings()), ' ', fnv1a(texts_->settings())),
        "the autoencoder or a text encoder", c_.model);
   pictures_ = read_train_pictures(request_, cache_.folder());
-  if (embeds) check_embedded_captions();
+  if (f_.trains("embedding")) check_embedded_captions();
   encode_all();
 }
 
@@ -79,11 +78,11 @@ void Finetune::read_weights() {
   };
   add(weights_of(*m.model, m.config), *m.weights, "", f_.trains("unet"));
   const auto& rules = texts_->rules();
-  const bool trained = f_.trains("text_encoder"), embeds = f_.trains("embedding");
-  for (size_t e = 0; (trained || embeds) && e < rules.size(); ++e)
-    add(weights_read(rules[e]), *rules[e].encoder.weights, text_prefix(e), trained);
+  for (size_t e = 0; f_.encodes_text() && e < rules.size(); ++e)
+    add(weights_read(rules[e]), *rules[e].encoder.weights, text_prefix(e),
+        f_.trains("text_encoder"));
   if (f_.adapts()) add_adapter();
-  if (embeds) add_embedding();
+  if (f_.trains("embedding")) add_embedding();
 }
 
 void Finetune::add_adapter() {
@@ -261,9 +260,8 @@ std::vector<Graph> Finetune::losses() {
     conditions.push_back(c.sized_as(empty_.at(c.name)));
   }
   nn::Network network = network_of(*m.model, m.config);
-  if (f_.trains("text_encoder") || f_.trains("embedding"))
-    network = reading_tokens(std::move(network), texts_->rules(),
-                             f_.trains("embedding") ? f_.vectors : 0);
+  if (f_.encodes_text())
+    network = reading_tokens(std::move(network), texts_->rules(), f_.new_vectors());
   std::set<std::string, std::less<>> frozen;
   for (const nn::Weight& w : weights_)
     if (!w.trained) frozen.insert(w.name);

@@ -79,6 +79,9 @@ struct FinetuneConfig {
 
   bool adapts() const { return adapter != "none"; }
   bool trains(std::string_view part) const;  // "unet", "text_encoder", "embedding"
+  // Text encoders are in the loss, and read tokens.
+  bool encodes_text() const { return trains("text_encoder") || trains("embedding"); }
+  int64_t new_vectors() const { return trains("embedding") ? vectors : 0; }
   train::BucketOptions bucket_options() const {
     return {resolution, buckets, bucket_step, bucket_min, bucket_max, no_upscale};
   }
