@@ -11,8 +11,8 @@ fused AdamW; bf16 autocast with f32 weights; U-Nets in channels_last. Modes:
   autotune       torch.compile(mode="max-autotune-no-cudagraphs"), captured as one CUDA graph
   blocks_graph   each block compiled by itself (fast to compile), captured as one CUDA graph
   blocks_autotune  that with mode="max-autotune-no-cudagraphs"
-Under torchrun the network is in DistributedDataParallel and each rank has the case's batch; modes
-that capture the whole step are out then, and rank 0 alone prints. One JSON line a mode. With
+Under torchrun the network is in DistributedDataParallel, each rank has the case's batch, and rank 0
+alone prints. One JSON line a mode. With
 --serve it then measures the fastest mode again for every line of input.
 """
 
@@ -44,6 +44,7 @@ CASES = {
     "tiny_dit": (dit.DiT, TINY_DIT, 2, (4, 8, 8), False),
 }
 STEPS = 1000
+RANKS = "WORLD_SIZE" in os.environ
 BLOCKS = (dit.Block, networks.AdmRes, networks.AdmAttention)
 
 
@@ -55,9 +56,8 @@ class Training:
         build, self.config, own_batch, image, unet = CASES[case]
         layout = torch.channels_last if unet else torch.contiguous_format
         self.net = build(self.config).to(device).to(memory_format=layout)
-        if "WORLD_SIZE" in os.environ:
-            self.net = torch.nn.parallel.DistributedDataParallel(
-                self.net, gradient_as_bucket_view=True, static_graph=True)
+        if RANKS:
+            self.net = distributed(self.net)
         count = batch or own_batch
         self.x = torch.randn(count, *image, device=device).contiguous(memory_format=layout)
         classes = self.config.get("num_classes")
@@ -87,6 +87,15 @@ class Training:
         return torch.nn.functional.mse_loss(out.float(), noise)
 
 
+def distributed(net):
+    """In DistributedDataParallel, made on a side stream so that its steps may be captured."""
+    with torch.cuda.stream(torch.cuda.Stream()):
+        net = torch.nn.parallel.DistributedDataParallel(
+            net, gradient_as_bucket_view=True, static_graph=True)
+    torch.cuda.synchronize()
+    return net
+
+
 def plain_step(training, loss, before=lambda: None):
     def step():
         before()
@@ -100,9 +109,11 @@ def plain_step(training, loss, before=lambda: None):
 
 
 def captured(training, loss):
-    """The whole step as one CUDA graph."""
+    """The whole step as one CUDA graph. DistributedDataParallel makes its buckets anew in its first
+    ten steps, and NCCL's own thread asks for events during the capture."""
+    how = {"times": 11, "error_mode": "thread_local"} if RANKS else {}
     return modes.captured(plain_step(training, loss),
-                          lambda: training.update.zero_grad(set_to_none=True))
+                          lambda: training.update.zero_grad(set_to_none=True), **how)
 
 
 def make_step(training, mode):
@@ -135,7 +146,7 @@ class Steps:
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
         self.training = None
-        if "WORLD_SIZE" in os.environ:
+        if RANKS:
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
             torch.distributed.init_process_group("nccl")
 

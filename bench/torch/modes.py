@@ -48,17 +48,17 @@ def arguments(description, cases):
     return parser.parse_args()
 
 
-def captured(run, before=lambda: None):
-    """Replays a CUDA graph of `run`, which was run three times and then `before`."""
+def captured(run, before=lambda: None, times=3, error_mode="global"):
+    """Replays a CUDA graph of `run`, which was run so many times and then `before`."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(3):
+        for _ in range(times):
             run()
     torch.cuda.current_stream().wait_stream(side)
     before()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode=error_mode):
         out = run()
 
     def replay():

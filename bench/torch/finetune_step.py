@@ -1,0 +1,132 @@
+"""PyTorch's steps of fine-tuning on a GPU: the baseline of train_step/sd15 and train_step/sdxl_lora.
+
+    python bench/torch/finetune_step.py sdxl_lora --modes compile_graph blocks_graph
+
+A step is what gpu_step.py says, on latents and text states: sd15 trains all weights, in f32 under
+bf16 autocast; sdxl_lora trains a LoRA of rank 16 beside every linear layer of the transformers
+(base(x) + up(down(x))), in a network that is frozen in bf16 and computes in it (faster than under
+autocast, which widens norms). Modes are those of gpu_step.py.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import gpu_step
+import ldm
+import modes
+from gpu_denoise import SD15, SDXL, TINY_XL
+
+TOKENS = 77
+RANK = 16
+# network's fields, batch, shape of latents, rank of the LoRA (0: all weights are trained)
+CASES = {
+    "sd15": (SD15, 16, (4, 64, 64), 0),
+    "sdxl_lora": (SDXL, 4, (4, 128, 128), RANK),
+    "tiny_lora": (TINY_XL, 2, (4, 8, 16), RANK),
+    "tiny": (TINY_XL, 2, (4, 8, 16), 0),
+}
+
+
+class Lora(nn.Module):
+    """A linear layer that stays, and the product of two factors beside it (Hu et al. 2021)."""
+
+    def __init__(self, base, rank):
+        super().__init__()
+        self.base = base
+        where = {"device": base.weight.device}
+        self.down = nn.Parameter(torch.randn(rank, base.in_features, **where) / base.in_features)
+        self.up = nn.Parameter(torch.zeros(base.out_features, rank, **where))
+
+    def forward(self, x):
+        return self.base(x) + F.linear(F.linear(x, self.down.to(x.dtype)), self.up.to(x.dtype))
+
+    @property
+    def weight(self):  # of the 1x1 layers around a transformer, which ldm.py reads
+        return self.base.weight
+
+
+class Transformer(ldm.Transformer):
+    """With its 1x1 layers called as modules, so that they may have a LoRA."""
+
+    def forward(self, x, emb, text, size=None):
+        n, c, height, width = x.shape
+        h = self.proj_in(self.norm(x).permute(0, 2, 3, 1).reshape(n, height * width, c))
+        for block in self.transformer_blocks:
+            h = block(h, text)
+        return x + self.proj_out(h).reshape(n, height, width, c).permute(0, 3, 1, 2)
+
+
+def with_lora(net, rank):
+    net.requires_grad_(False)
+    for module in net.modules():
+        if isinstance(module, ldm.Transformer):
+            module.__class__ = Transformer
+            for inner in list(module.modules()):
+                for name, layer in inner.named_children():
+                    if isinstance(layer, nn.Linear):
+                        setattr(inner, name, Lora(layer, rank))
+    return net
+
+
+class Training:
+    """As gpu_step.Training."""
+
+    def __init__(self, case, device, batch=0):
+        torch.manual_seed(0)
+        config, own_batch, image, rank = CASES[case]
+        self.config, self.device, self.compiled = config, device, {}
+        self.dtype = torch.bfloat16 if rank else torch.float32
+        self.net = ldm.LdmUNet(config).to(device)
+        if rank:
+            self.net = with_lora(self.net.to(self.dtype), rank)
+        self.net = self.net.to(memory_format=torch.channels_last)
+        count = batch or own_batch
+        self.x = torch.randn(count, *image, device=device).contiguous(
+            memory_format=torch.channels_last)
+
+        def draw(*shape):
+            return torch.randn(count, *shape, device=device, dtype=self.dtype)
+
+        pooled = config["vector"] - config["sizes"] * config["size_channels"]
+        self.y = {"text": draw(TOKENS, config["context"])}
+        if config["vector"]:
+            self.y |= {"pooled": draw(pooled), "size": draw(config["sizes"]).float()}
+        alpha = (1 - torch.linspace(1e-4, 2e-2, gpu_step.STEPS, dtype=torch.float64)).cumprod(0)
+        self.signal = alpha.sqrt().float().to(device)
+        self.noise = (1 - alpha).sqrt().float().to(device)
+        trained = [p for p in self.net.parameters() if p.requires_grad]
+        self.update = torch.optim.AdamW(trained, lr=1e-4, fused=True,
+                                        capturable=device == "cuda")
+
+    compile = gpu_step.Training.compile
+
+    def loss(self, x, y):
+        t = torch.randint(0, gpu_step.STEPS, (x.shape[0],), device=x.device)
+        noise = torch.randn_like(x)
+        noisy = (self.signal[t].view(-1, 1, 1, 1) * x + self.noise[t].view(-1, 1, 1, 1) * noise)
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == torch.float32):
+            out = self.net(noisy.to(self.dtype), t, **y)
+        return F.mse_loss(out.float(), noise)
+
+
+class Steps(gpu_step.Steps):
+    def prepare(self, args, mode):
+        if self.training is None or mode.startswith("blocks_"):
+            self.training = None  # its memory goes before the next one's comes
+            self.training = Training(args.case, args.device, args.batch)
+        step = gpu_step.make_step(self.training, mode)
+        first = step().item()
+        for _ in range(args.warmup):
+            last = step()
+        return step, {"batch": self.training.x.shape[0],
+                      "parameters": sum(p.numel() for p in self.training.net.parameters()),
+                      "trained": sum(p.numel() for p in self.training.net.parameters()
+                                     if p.requires_grad),
+                      "first_loss": first, "last_loss": last.item()}
+
+
+if __name__ == "__main__":
+    gpu_step.BLOCKS += (ldm.Block, ldm.Res)
+    torch._dynamo.config.cache_size_limit = 64  # shapes of blocks
+    modes.main(__doc__, CASES, Steps())
