@@ -52,6 +52,16 @@ std::vector<NetworkCase> large_networks() {
           {"dit_xl2", "dit_xl2", "{learn_sigma=false}", 64}};
 }
 
+std::vector<NetworkCase> finetuned_networks() {
+  return {{.name = "sd15", .model = "sd15", .settings = "", .batch = 16, .checkpoint = true},
+          {.name = "sdxl_lora",
+           .model = "sdxl",
+           .settings = "",
+           .batch = 4,
+           .checkpoint = true,
+           .rank = 16}};
+}
+
 // Both halves of guidance for one image; latents are an eighth of its sides.
 std::vector<NetworkCase> sampled_networks() {
   return {{"sd15", "sd15", "", 2},

@@ -18,12 +18,19 @@ struct NetworkCase {
   std::string name, model, settings;
   int64_t batch;
   ImageSize size = {};  // what network_inputs() takes
+  // Of training: a checkpoint's weights, with text states and all else that it reads in their usual
+  // sizes; else weights as they are drawn, and classes.
+  bool checkpoint = false;
+  int64_t rank = 0;  // of a LoRA of all attention blocks, which alone is trained; 0: all weights
 };
 
 // Small enough for a processor, in f32 and bf16.
 std::vector<NetworkCase> small_networks();
 // For accelerators, in bf16.
 std::vector<NetworkCase> large_networks();
+// For accelerators, in bf16: checkpoints with latents and text states, of which only training steps
+// are measured.
+std::vector<NetworkCase> finetuned_networks();
 // For accelerators, in bf16, of which only evaluations are measured.
 std::vector<NetworkCase> sampled_networks();
 NamedModel model_of(const NetworkCase& c);

@@ -4,13 +4,17 @@
 #include <chrono>
 #include <cmath>
 
+#include "adapters/trainable.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "diffusion/loss.h"
 #include "models/model.h"
+#include "nn/hashed_weights.h"
+#include "passes/distribute_products.h"
 #include "pipeline/bench_cases.h"
 #include "runtime/graph_bench.h"
 #include "runtime/plan.h"
+#include "train/state.h"
 #include "train/step.h"
 
 namespace ebb {
@@ -36,6 +40,34 @@ Network make_network(const NetworkCase& m, const DiffusionConfig& diffusion) {
   return out;
 }
 
+// Conditions in their usual sizes, and weights as those of a checkpoint: none is 0.
+Network make_checkpoint(const NetworkCase& m) {
+  const NamedModel named = model_of(m);
+  const CommonConfig& c = named.config.common();
+  std::vector<nn::Condition> conditions;
+  for (nn::Condition given : named.model->conditions(named.config)) {
+    if (given.rare) continue;
+    if (given.usual.rank() > 0) given.shape = given.usual;
+    conditions.push_back(given);
+  }
+  Network out{.loss = loss_graph({.precond = "eps"}, network_of(*named.model, named.config),
+                                 {.batch = m.batch,
+                                  .image = {c.image_size, c.image_size, c.in_channels},
+                                  .conditions = std::move(conditions)}),
+              .specs = weights_of(*named.model, named.config),
+              .weights = {}};
+  for (const nn::Weight& w : out.specs) out.weights[w.name] = nn::hashed_weight(w);
+  if (m.rank == 0) return out;
+  const adapters::TrainableAdapter adapter(
+      {.part = adapters::Network::Part::denoiser, .model = named.model, .config = named.config},
+      {.sizes = {.rank = m.rank}});
+  out.loss = distribute_products(adapter.adapted(out.loss));
+  out.specs = adapter.weights();
+  for (const nn::Weight& w : out.specs)
+    if (w.trained) out.weights[w.name] = nn::initial_tensor(w, 1);
+  return out;
+}
+
 // A step with weights of its own; `inputs` are the same for the same network.
 struct TrainingStep {
   Plan plan;
@@ -50,7 +82,8 @@ TrainingStep make_step(const Network& n, train::StepOptions options, CompileOpti
   for (const nn::Weight& w : n.specs) {
     const Tensor& whole = n.weights.at(w.name);
     const bool split = w.trained && train::is_split(whole.type(), options.split);
-    s.plan.bind(w.name, (split ? train::part_of(whole, options.split) : whole).clone());
+    const Tensor own = split ? train::part_of(whole, options.split) : whole;
+    train::bind_weight(s.plan, w.name, w.trained ? own.clone() : own);
   }
   s.plan.bind_missing();
   s.inputs = train::step_inputs({.step = 0, .lr = 1e-4}, options);
@@ -101,20 +134,23 @@ BenchResult time_step(TrainingStep& s, const Context& context, Ceilings& ceiling
   return r;
 }
 
-// The last layers start at zero: the error is the noise's own square, and soon less.
+// Where the last layers start at zero, the error is the noise's own square; soon it is less.
 void check_learning(const NetworkCase& m, double first, TrainingStep& s) {
   constexpr int steps = 10;
   double last = first;
   for (int i = 1; i < steps; ++i) last = number(s.plan.run(s.inputs), "loss");
-  require(std::fabs(first - 1) < 0.05 && last < first, "bench: ", m.name, " does not learn (loss ",
-          first, ", after ", steps, " steps ", last, ")");
+  const bool starts_well = m.checkpoint || std::fabs(first - 1) < 0.05;
+  require(starts_well && last < first, "bench: ", m.name, " does not learn (loss ", first,
+          ", after ", steps, " steps ", last, ")");
 }
 
 BenchResult bench_large(const Context& context, const NetworkCase& m, const ModelBench& what,
                         Ceilings& ceilings) {
   const DType dtype = DType::bf16;
   const auto start = std::chrono::steady_clock::now();
-  const Network network = make_network(with_batch(m, what.batch), {.precond = "eps"});
+  const NetworkCase batched = with_batch(m, what.batch);
+  const Network network =
+      m.checkpoint ? make_checkpoint(batched) : make_network(batched, {.precond = "eps"});
   TrainingStep s =
       make_step(network, {.dtype = dtype, .ema = false, .split = split_of(context, what.split)},
                 {.recompute = what.recompute}, context);
@@ -139,6 +175,8 @@ std::vector<std::string> model_bench_names(const Device& device) {
     if (device.on_host()) continue;
     for (const NetworkCase& m : large_networks()) out.push_back(kind + m.name);
   }
+  if (!device.on_host())
+    for (const NetworkCase& m : finetuned_networks()) out.push_back(full_name(m));
   for (const NetworkCase& m : sampled_networks()) out.push_back("denoise/" + m.name);
   for (const std::string& name : component_bench_names(device)) out.push_back(name);
   return out;
@@ -166,8 +204,9 @@ void bench_models(const Context& context, const ModelBench& what, Ceilings& ceil
     }
   }
   if (context.device->on_host()) return;
-  for (const NetworkCase& m : large_networks())
-    if (asked(m)) report(bench_large(context, m, what, ceilings));
+  for (const auto& networks : {large_networks(), finetuned_networks()})
+    for (const NetworkCase& m : networks)
+      if (asked(m)) report(bench_large(context, m, what, ceilings));
 }
 
 }  // namespace ebb

@@ -1,5 +1,7 @@
 #include "train/state.h"
 
+#include <set>
+
 #include "base/error.h"
 #include "nn/network.h"
 #include "train/model_weights.h"
@@ -62,7 +64,7 @@ void bind_state(Plan& plan, const TrainState& state, const Split& split) {
   const bool zero_moments = state.step == 0 && !plan.device().on_host();
   const auto bind = [&](const std::string& name, bool trained) {
     const Tensor& t = state.tensors.at(name);
-    plan.bind(name, trained && is_split(t.type(), split) ? part_of(t, split) : t);
+    bind_weight(plan, name, trained && is_split(t.type(), split) ? part_of(t, split) : t);
   };
   for (const nn::Weight& w : state.weights) {
     bind(w.name, w.trained);
@@ -74,12 +76,22 @@ void bind_state(Plan& plan, const TrainState& state, const Split& split) {
   plan.bind_missing();
 }
 
+void bind_weight(Plan& plan, const std::string& name, const Tensor& weight) {
+  const Source* const source = plan.graph().find_source(name);
+  const DType kept = source ? plan.graph().type(source->value).dtype : weight.dtype();
+  plan.bind(name, kept == weight.dtype() ? weight : weight.to(kept));
+}
+
 void drop_tensors(TrainState& state) {
   for (auto& [name, t] : state.tensors) t = Tensor(t.type(), nullptr);
 }
 
 void fetch_state(const Plan& plan, TrainState& state, const Context& context) {
+  std::set<std::string, std::less<>> frozen;
+  for (const nn::Weight& w : state.weights)
+    if (!w.trained) frozen.insert(w.name);
   for (auto& [name, host] : state.tensors) {
+    if (frozen.contains(name)) continue;  // as they were
     const Tensor& own = plan.bound(name);
     if (own.type() != host.type())
       gather_whole(own, host, context);

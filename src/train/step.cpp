@@ -17,6 +17,7 @@
 #include "ops/square/op.h"
 #include "passes/gradients.h"
 #include "passes/mixed_precision.h"
+#include "passes/narrow_states.h"
 
 namespace ebb::train {
 namespace {
@@ -49,7 +50,7 @@ void add_gradients(Gradients& to, const Graph& loss, const StepOptions& o) {
     require(type.dtype == DType::f32, "train: parameters must be f32  ", name);
     to.split.push_back(is_split(type, o.split));
   }
-  to.graph = gradients(gather_parts(mixed_precision(loss, o.dtype), o.split), "loss", to.params);
+  to.graph = gradients(loss_of_rank(loss, o), "loss", to.params);
   if (o.split.sent != DType::f32) to.graph = send_sums_in(to.graph, o.split.sent);
   for (const std::string& name : to.params)
     to.grads.push_back(to.graph.take_output("grad." + name));
@@ -155,6 +156,10 @@ std::vector<std::string> trained_params(const Graph& g) {
   for (const Source& s : g.sources())
     if (s.kind == Source::Kind::param) out.push_back(s.name);
   return out;
+}
+
+Graph loss_of_rank(const Graph& loss, const StepOptions& o) {
+  return gather_parts(narrow_states(mixed_precision(loss, o.dtype), o.dtype), o.split);
 }
 
 Graph train_step(const Graph& loss, const StepOptions& o) {

@@ -39,6 +39,9 @@ struct StepOptions {
 // What the step does and tells else is of all ranks, and the same bits on each.
 Graph train_step(const Graph& loss, const StepOptions& options);
 
+// The loss as a rank computes it: in the dtypes of its matrix work, of parts of what is split.
+Graph loss_of_rank(const Graph& loss, const StepOptions& options);
+
 // With accumulation: of all micro-batches of a step but the last, which train_step() takes. Adds
 // the gradients to those of the step. Outputs "loss" and "finite", of this rank. Ranks exchange
 // nothing, unless gradients are split.

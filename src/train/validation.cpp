@@ -6,7 +6,6 @@
 #include "nn/network.h"
 #include "ops/prim/all_reduce/op.h"
 #include "ops/prim/pointwise/op.h"
-#include "passes/mixed_precision.h"
 #include "train/augment.h"
 #include "train/dataset_sources.h"
 
@@ -145,7 +144,7 @@ namespace {
 
 // The graph of the loss, the mean of all ranks'.
 Graph validation_graph(const Graph& loss, const StepOptions& o) {
-  Graph g = gather_parts(mixed_precision(loss, o.dtype), o.split);
+  Graph g = loss_of_rank(loss, o);
   if (o.split.ranks == 1) return g;
   const Value sum = ops::all_reduce(g.take_output("loss"), o.split.ranks);
   const auto ranks = static_cast<double>(o.split.ranks);

@@ -213,8 +213,11 @@ std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType 
 
 Contraction contraction(const Signature& s) {
   const auto& a = s.as<Matmul>();
-  const bool linear = !a.trans_a && a.trans_b && s.in.size() > 1 && s.in[1].shape.rank() == 2;
-  return {.epilogue = a.epilogue, .linear = linear, .with = with_epilogue};
+  const bool plain = !a.trans_a && s.in.size() > 1 && s.in[1].shape.rank() == 2;
+  return {.epilogue = a.epilogue,
+          .linear = plain && a.trans_b,
+          .by_columns = plain && !a.trans_b,
+          .with = with_epilogue};
 }
 
 }  // namespace
