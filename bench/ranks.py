@@ -11,8 +11,8 @@ cent, and a step of many is as long as the slowest one's: ebb on one GPU is meas
 those that the many have, at the same time.
 PyTorch is compiled and captured into a CUDA graph, its fastest way; under DistributedDataParallel,
 too, where that works, and else compiled. Needs build/ebb with CUDA, NCCL, and for the other side a
-Python with PyTorch (--python; --only ebb leaves it out). Prints a table and appends JSON lines to bench/results/ranks.jsonl. The exit code is 0 only
-if there is a figure for everything.
+Python with PyTorch (--python; --only ebb leaves it out). Prints a table and appends JSON lines to
+bench/results/ranks.jsonl. The exit code is 0 only if there is a figure for everything.
 """
 
 import argparse

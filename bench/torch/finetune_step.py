@@ -1,4 +1,4 @@
-"""PyTorch's steps of fine-tuning on a GPU: the baseline of train_step/sd15 and train_step/sdxl_lora.
+"""PyTorch's steps of fine-tuning on a GPU: the baseline of train_step/sd15 and /sdxl_lora.
 
     python bench/torch/finetune_step.py sdxl_lora --modes compile_graph blocks_graph
 
