@@ -143,6 +143,7 @@ class _Function:
     def __init__(self, library, namespace, schemas, reference_on):
         self.name, self.operands, declared = _parts(schemas.forward)
         self.attribute_names = [a.split(" ")[1] for a in declared]
+        self.has_text = [a.split(" ")[0] == "str" for a in declared]
         self.entry = _TABLE[self.name]
         self.forward = getattr(getattr(torch.ops, namespace), self.name).default
         self.results = schemas.forward.rpartition(") -> ")[2].count("Tensor")
@@ -196,6 +197,9 @@ class _Function:
         except TypeError:  # they are none at all, as torch will say
             return None
         if number is None:
+            # a text that says a number is none, as torch will say
+            if any(type(v) is str and not t for v, t in zip(attributes, self.has_text)):
+                return None
             number = _library.number_of(self.name, self._named(attributes))
             if number is not None:
                 self.numbered_attributes[number] = attributes

@@ -15,6 +15,7 @@ class PeerKernels : public test::OnEachBackend {
   template <class T>
   T* on_device(const std::vector<T>& host) {
     memory_.push_back(device().allocate(static_cast<int64_t>(host.size() * sizeof(T)) + 64));
+    device().synchronize();  // new memory is cleared on the device's stream
     cudaMemcpy(memory_.back()->data(), host.data(), host.size() * sizeof(T), cudaMemcpyDefault);
     cudaDeviceSynchronize();  // what the host could page out may still be on its way
     return static_cast<T*>(memory_.back()->data());
