@@ -1,4 +1,5 @@
-"""PyTorch's steps of fine-tuning on a GPU: the baseline of train_step/sd15 and /sdxl_lora.
+"""PyTorch's steps of fine-tuning on a GPU: the baseline of train_step/sd15 and /sdxl_lora, and of
+`ebb train --train unet,text_encoder` for the networks of tools/box (box).
 
     python bench/torch/finetune_step.py sdxl_lora --modes compile_graph blocks_graph
 
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import components
 import gpu_step
 import ldm
 import modes
@@ -19,10 +21,14 @@ from gpu_denoise import SD15, SDXL, TINY_XL
 
 TOKENS = 77
 RANK = 16
+BOX = dict(SD15, model_channels=128, channel_mult=[1, 2], num_res_blocks=1, input_depths=[1, 0],
+           output_depths=[0, 0, 1, 1], num_heads=0, num_head_channels=64, context=128)
+BOX_TEXT = dict(components.CLIP_L, width=128, layers=4, heads=2, hidden=512)
 # network's fields, batch, shape of latents, rank of the LoRA (0: all weights are trained)
 CASES = {
     "sd15": (SD15, 16, (4, 64, 64), 0),
     "sdxl_lora": (SDXL, 4, (4, 128, 128), RANK),
+    "box": (BOX, 256, (4, 16, 16), 0),
     "tiny_lora": (TINY_XL, 2, (4, 8, 16), RANK),
     "tiny": (TINY_XL, 2, (4, 8, 16), 0),
 }
@@ -69,6 +75,17 @@ def with_lora(net, rank):
     return net
 
 
+class WithText(nn.Module):
+    """A U-Net and the text encoder whose states it reads, trained together."""
+
+    def __init__(self, unet, text):
+        super().__init__()
+        self.unet, self.text = unet, text
+
+    def forward(self, x, t, tokens):
+        return self.unet(x, t, self.text(tokens))
+
+
 class Training:
     """As gpu_step.Training."""
 
@@ -80,6 +97,8 @@ class Training:
         self.net = ldm.LdmUNet(config).to(device)
         if rank:
             self.net = with_lora(self.net.to(self.dtype), rank)
+        if config is BOX:
+            self.net = WithText(self.net, components.ClipText(BOX_TEXT).to(device))
         self.net = self.net.to(memory_format=torch.channels_last)
         count = batch or own_batch
         self.x = torch.randn(count, *image, device=device).contiguous(
@@ -90,6 +109,9 @@ class Training:
 
         pooled = config["vector"] - config["sizes"] * config["size_channels"]
         self.y = {"text": draw(TOKENS, config["context"])}
+        if config is BOX:
+            tokens = torch.randint(0, BOX_TEXT["vocabulary"], (count, TOKENS), device=device)
+            self.y = {"tokens": tokens}
         if config["vector"]:
             self.y |= {"pooled": draw(pooled), "size": draw(config["sizes"]).float()}
         alpha = (1 - torch.linspace(1e-4, 2e-2, gpu_step.STEPS, dtype=torch.float64)).cumprod(0)
@@ -127,6 +149,6 @@ class Steps(gpu_step.Steps):
 
 
 if __name__ == "__main__":
-    gpu_step.BLOCKS += (ldm.Block, ldm.Res)
+    gpu_step.BLOCKS += (ldm.Block, ldm.Res, components.ClipLayer)
     torch._dynamo.config.cache_size_limit = 64  # shapes of blocks
     modes.main(__doc__, CASES, Steps())

@@ -34,9 +34,10 @@ void check_conditions(const LoadedModel& m, const std::string& file) {
 
 // Bytes of latents and text states that stay in memory: as many MiB as are asked for, but at most
 // half of what training leaves of the machine's memory.
-int64_t cache_memory(const nn::Weights& weights, int64_t mebibytes) {
-  const int64_t left = free_host_memory() - train::training_bytes(weights);
-  return std::clamp<int64_t>(left / 2 >> 20, 0, mebibytes) << 20;
+int64_t cache_memory(const nn::Weights& weights, const train::TrainConfig& c) {
+  const int64_t left =
+      free_host_memory() - train::training_bytes(weights, train::find_optimizer(c.optimizer));
+  return std::clamp<int64_t>(left / 2 >> 20, 0, c.cache) << 20;
 }
 
 }  // namespace
@@ -56,7 +57,7 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
   texts_ = of_training(
       [&] { return std::make_unique<TrainTexts>(parts_, context, cache_, form, vectors); });
   read_weights();
-  cache_.set_memory(cache_memory(weights_, c_.cache));
+  cache_.set_memory(cache_memory(weights_, c_));
   keep(f_.base_encoders, str(fnv1a(latents_->settings()), ' ', fnv1a(texts_->settings())),
        "the autoencoder or a text encoder", c_.model);
   pictures_ = read_train_pictures(request_, cache_.folder());

@@ -132,8 +132,8 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
   for (const nn::Weight& w : s.weights) {
     if (!w.trained) continue;
     out.push_back({"raw." + w.name, nn::to_file(w, tensor(s, w.name))});
-    for (const char* prefix : moment_prefixes)
-      out.push_back({prefix + w.name, nn::to_file(w, tensor(s, prefix + w.name))});
+    for (const std::string& state : s.optimizer->states)
+      out.push_back({state + w.name, nn::to_file(w, tensor(s, state + w.name))});
     if (averages) out.push_back({"ema." + w.name, nn::to_file(w, tensor(s, "ema." + w.name))});
   }
   io::write_safetensors(state_file(folder, s.step), out, metadata_of(s, info, "state"));
@@ -154,8 +154,7 @@ bool counts_alone(const std::string& state) {
 
 bool is_moment(const std::map<std::string, std::string>& metadata, std::string_view tensor) {
   const auto kind = metadata.find("ebb.kind");
-  return kind != metadata.end() && kind->second == "state" &&
-         std::ranges::any_of(moment_prefixes, [&](const char* m) { return tensor.starts_with(m); });
+  return kind != metadata.end() && kind->second == "state" && is_optimizer_state(tensor);
 }
 
 // ---- files ---------------------------------------------------------------------------------
@@ -376,12 +375,13 @@ ModelFileInfo last_model_info(const std::string& folder) {
   return from_last_checkpoint(folder, [&](int64_t last) { return model_info(folder, last); });
 }
 
-TrainState load_state(const std::string& folder, nn::Weights weights, const NamedTensors& given) {
-  check_training_memory(weights);
+TrainState load_state(const std::string& folder, nn::Weights weights, const NamedTensors& given,
+                      const Optimizer& optimizer) {
+  check_training_memory(weights, optimizer);
   return from_last_checkpoint(folder, [&](int64_t step) {
     const auto file = open_state(folder, step);
     model_info(folder, step);
-    TrainState s{.weights = weights, .step = step};
+    TrainState s{.weights = weights, .step = step, .optimizer = &optimizer};
     const bool own = !file.metadata().contains(task_key);
     s.tensors = own ? load_model_weights(model_file(folder, step), s.weights) : given;
     for (const nn::Weight& w : s.weights) {
@@ -396,7 +396,8 @@ TrainState load_state(const std::string& folder, nn::Weights weights, const Name
       };
       s.tensors["ema." + w.name] = own ? s.tensors.at(w.name) : load("ema." + w.name);
       s.tensors[w.name] = load("raw." + w.name);
-      for (const char* prefix : moment_prefixes) s.tensors[prefix + w.name] = load(prefix + w.name);
+      for (const std::string& state : optimizer.states)
+        s.tensors[state + w.name] = load(state + w.name);
     }
     return s;
   });

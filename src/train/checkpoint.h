@@ -75,7 +75,8 @@ HalfCheckpoints half_checkpoints(const std::string& folder);
 // is not trained is given. Throws Error if there is none, if it is damaged or another network's; it
 // says how to go on from an older one that is whole.
 TrainState load_state(const std::string& folder, nn::Weights weights,
-                      const NamedTensors& given = {});
+                      const NamedTensors& given = {},
+                      const Optimizer& optimizer = find_optimizer("adamw"));
 
 // The model file of `path`: itself, or the newest in the folder (or that of `step`). Throws Error
 // for what is neither, and for a state file.

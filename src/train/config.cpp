@@ -76,10 +76,18 @@ EmaSchedule ema_schedule(const TrainConfig& c) {
   return {.decay = c.ema, .halflife = c.ema > 0 ? 0 : c.ema_halflife, .rampup = c.ema_rampup};
 }
 
+OptimizerSettings optimizer_settings(const TrainConfig& c) {
+  return {.beta1 = c.beta1,
+          .beta2 = c.beta2 > 0 ? c.beta2 : find_optimizer(c.optimizer).beta2,
+          .eps = c.eps,
+          .weight_decay = c.weight_decay};
+}
+
 StepOptions step_options(const TrainConfig& c, bool fast_bf16) {
   const bool bf16 = c.dtype == "bf16" || (c.dtype == "auto" && fast_bf16);
   return {.dtype = bf16 ? DType::bf16 : DType::f32,
-          .adamw = {c.beta1, c.beta2, c.eps, c.weight_decay},
+          .optimizer = c.optimizer,
+          .settings = optimizer_settings(c),
           .max_norm = c.clip,
           .accumulate = c.accumulation > 1};
 }

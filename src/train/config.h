@@ -22,7 +22,8 @@ struct TrainConfig {
   std::string schedule = "constant";
   int64_t warmup = 0;
   double lr_final = 0, lr_reference = 0;
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, clip = 1;
+  std::string optimizer = "adamw";
+  double beta1 = 0.9, beta2 = 0, eps = 1e-8, weight_decay = 0, clip = 1;
   double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
   std::string dtype = "auto", device = "auto", tune = "off", recompute = "off";
   int64_t threads = 0;
@@ -58,10 +59,11 @@ struct TrainConfig {
     f("warmup", warmup, "steps in which the learning rate rises to lr");
     f("lr_final", lr_final, "cosine, linear: learning rate at the end, as a fraction of lr");
     f("lr_reference", lr_reference, "rsqrt: steps after which the learning rate falls");
-    f("beta1", beta1, "Adam: decay of the first moment per step");
-    f("beta2", beta2, "Adam: decay of the second moment per step");
+    f("optimizer", optimizer, "adamw, or lion: half the states, and a third of the learning rate");
+    f("beta1", beta1, "decay of the first moment per step (Lion: its weight in a step)");
+    f("beta2", beta2, "decay of the second moment (Lion: momentum); 0: 0.999 (Lion: 0.99)");
     f("eps", eps, "Adam: added to the root of the second moment");
-    f("weight_decay", weight_decay, "AdamW: decay of weight matrices per step, times lr");
+    f("weight_decay", weight_decay, "decay of weight matrices per step, times lr");
     f("clip", clip, "largest global norm of the gradients; 0: no limit");
     f("ema", ema, "EMA decay of the weights per step; 0: by ema_halflife, and if that is 0, none");
     f("ema_halflife", ema_halflife, "EMA half-life of the weights, in images; 0: by ema");
@@ -70,8 +72,7 @@ struct TrainConfig {
     // ---- machine
     f("dtype", dtype, "of matmuls and convolutions: f32, bf16, auto (bf16 if it is fast here)");
     f("recompute", recompute,
-      "activation checkpointing to save memory: off, pointwise, all, auto (as much as must be to "
-      "fit) or a size to fit into, like 8GB");
+      "activation checkpoints: off, pointwise, all, auto (to fit) or a size to fit in, like 8GB");
     f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
     f("gpus", gpus, "train on so many GPUs of this machine, or on all (docs/many-gpus.md)");
@@ -102,6 +103,7 @@ struct TrainConfig {
 
   void choices(auto&& f) {
     f("schedule", schedule, rate_schedules());
+    f("optimizer", optimizer, optimizer_names());
     f("dtype", dtype, {"auto", "f32", "bf16"});
     f("tune", tune, {"off", "fast", "full"});
     f("shard", shard, shard_choices());
@@ -113,6 +115,7 @@ struct TrainConfig {
 // Throws Error, naming the field and the numbers, for invalid values.
 void check(const TrainConfig& c, int64_t ranks = 1);
 
+OptimizerSettings optimizer_settings(const TrainConfig& c);
 RateSchedule rate_schedule(const TrainConfig& c);
 EmaSchedule ema_schedule(const TrainConfig& c);
 // dtype auto: bf16 if `fast_bf16`.

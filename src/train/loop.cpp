@@ -89,10 +89,11 @@ class Run {
     recorded.gpus.clear();
     job_.info.train_config = to_json(recorded);
     plan().check_memory();
-    team_.check_host_memory(training_bytes(job_.weights) +
+    const Optimizer& optimizer = find_optimizer(c_.optimizer);
+    team_.check_host_memory(training_bytes(job_.weights, optimizer) +
                             (context.device->on_host() ? plans_.arena_bytes() : 0));
-    state_ = c_.resume ? load_state(c_.out, job_.weights, job_.given)
-                       : initial_state(job_.weights, c_.seed, job_.given);
+    state_ = c_.resume ? load_state(c_.out, job_.weights, job_.given, optimizer)
+                       : initial_state(job_.weights, c_.seed, job_.given, optimizer);
     job_.given.clear();
     bind_state(plan(), state_, options_.split);
     plans_.connect();

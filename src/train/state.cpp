@@ -9,7 +9,8 @@
 namespace ebb::train {
 namespace {
 
-constexpr int64_t copies = 4;  // of a trained weight: itself, its average and moments
+// Of a trained weight: itself, its average and what the optimiser keeps.
+int64_t copies(const Optimizer& o) { return 2 + std::ssize(o.states); }
 
 // Whether the state comes to the host of this rank: to that of the one that writes it.
 bool is_wanted(const Device& device) {
@@ -29,11 +30,14 @@ void gather_whole(const Tensor& part, const Tensor& whole, const Context& contex
 
 }  // namespace
 
-void check_training_memory(const nn::Weights& weights) {
-  check_host_memory(weights, copies, "train: weights, averages and moments");
+void check_training_memory(const nn::Weights& weights, const Optimizer& optimizer) {
+  check_host_memory(weights, copies(optimizer),
+                    "train: weights, averages and states of the optimiser");
 }
 
-int64_t training_bytes(const nn::Weights& weights) { return host_bytes(weights, copies); }
+int64_t training_bytes(const nn::Weights& weights, const Optimizer& optimizer) {
+  return host_bytes(weights, copies(optimizer));
+}
 
 std::string trained_text(const nn::Weights& weights) {
   nn::Weights trained = weights;
@@ -42,9 +46,10 @@ std::string trained_text(const nn::Weights& weights) {
   return some == all ? str(all) : str(some, " of ", all);
 }
 
-TrainState initial_state(nn::Weights weights, uint64_t seed, const NamedTensors& given) {
-  check_training_memory(weights);
-  TrainState s{.weights = std::move(weights)};
+TrainState initial_state(nn::Weights weights, uint64_t seed, const NamedTensors& given,
+                         const Optimizer& optimizer) {
+  check_training_memory(weights, optimizer);
+  TrainState s{.weights = std::move(weights), .optimizer = &optimizer};
   for (const nn::Weight& w : s.weights) {
     const auto known = given.find(w.name);
     const Tensor t = known == given.end() ? nn::initial_tensor(w, seed) : known->second;
@@ -53,15 +58,15 @@ TrainState initial_state(nn::Weights weights, uint64_t seed, const NamedTensors&
     s.tensors[w.name] = t;
     if (!w.trained) continue;
     s.tensors["ema." + w.name] = t.clone();
-    for (const char* prefix : moment_prefixes) s.tensors[prefix + w.name] = Tensor(t.type());
+    for (const std::string& state : optimizer.states) s.tensors[state + w.name] = Tensor(t.type());
   }
   return s;
 }
 
 void bind_state(Plan& plan, const TrainState& state, const Split& split) {
-  // The moments of a new run are zero, as is what bind_missing() gives: another device needs no
-  // copy of gigabytes of zeros.
-  const bool zero_moments = state.step == 0 && !plan.device().on_host();
+  // What the optimiser keeps is zero in a new run, as is what bind_missing() gives: another device
+  // needs no copy of gigabytes of zeros.
+  const bool zero_states = state.step == 0 && !plan.device().on_host();
   const auto bind = [&](const std::string& name, bool trained) {
     const Tensor& t = state.tensors.at(name);
     bind_weight(plan, name, trained && is_split(t.type(), split) ? part_of(t, split) : t);
@@ -70,8 +75,8 @@ void bind_state(Plan& plan, const TrainState& state, const Split& split) {
     bind(w.name, w.trained);
     if (!w.trained) continue;
     bind("ema." + w.name, true);
-    for (const char* prefix : moment_prefixes)
-      if (!zero_moments) bind(prefix + w.name, true);
+    for (const std::string& kept : state.optimizer->states)
+      if (!zero_states) bind(kept + w.name, true);
   }
   plan.bind_missing();
 }

@@ -6,25 +6,28 @@
 
 #include "nn/weights.h"
 #include "runtime/plan.h"
+#include "train/optimizer.h"
 #include "train/split.h"
 
 namespace ebb::train {
 
 // The state of training, on the host and whole on every rank. `tensors` has, by the names of the
-// plan's sources, every weight w and, for trained ones, m.<w>, v.<w> and ema.<w>.
+// plan's sources, every weight w and, for trained ones, ema.<w> and what the optimiser keeps.
 struct TrainState {
   nn::Weights weights;
   int64_t step = 0;  // steps done
+  const Optimizer* optimizer = &find_optimizer("adamw");
   NamedTensors tensors;
 };
 
-// Weights as given, or drawn by their rules, averages equal to them, moments zero. Throws Error
-// before anything is drawn if the machine has too little memory, and for given ones of other types.
-TrainState initial_state(nn::Weights weights, uint64_t seed, const NamedTensors& given = {});
-// The names of a trained weight's moments, before its own.
-inline constexpr const char* moment_prefixes[] = {"m.", "v."};
-void check_training_memory(const nn::Weights& weights);
-int64_t training_bytes(const nn::Weights& weights);  // of a whole state
+// Weights as given, or drawn by their rules, averages equal to them, states of the optimiser zero.
+// Throws Error before anything is drawn if the machine has too little memory, and for given ones of
+// other types.
+TrainState initial_state(nn::Weights weights, uint64_t seed, const NamedTensors& given = {},
+                         const Optimizer& optimizer = find_optimizer("adamw"));
+void check_training_memory(const nn::Weights& weights, const Optimizer& optimizer);
+// Of a whole state.
+int64_t training_bytes(const nn::Weights& weights, const Optimizer& optimizer);
 
 // "860", or "12 of 860" where not all are trained.
 std::string trained_text(const nn::Weights& weights);

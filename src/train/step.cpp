@@ -130,22 +130,22 @@ Value rate_of(const std::string& name, Value lr, const StepOptions& o) {
 
 void update_param(Graph& g, const std::string& name, Value grad, const Shared& s,
                   const StepOptions& o) {
+  const Optimizer& optimizer = find_optimizer(o.optimizer);
   const Value p = g.find(name);
-  const Type type = p.type();
-  ops::AdamWInputs in{.p = p, .g = grad, .c1 = s.c1, .c2 = s.c2, .clip = s.clip};
+  UpdateInputs in{.p = p, .g = grad, .clip = s.clip, .c1 = s.c1, .c2 = s.c2};
   in.lr = rate_of(name, s.lr, o);
-  in.m = g.source(Source::Kind::state, "m." + name, type);
-  in.v = g.source(Source::Kind::state, "v." + name, type);
+  for (const std::string& state : optimizer.states)
+    in.states.push_back(g.source(Source::Kind::state, state + name, p.type()));
   if (o.ema) {
-    in.ema = g.source(Source::Kind::state, "ema." + name, type);
+    in.ema = g.source(Source::Kind::state, "ema." + name, p.type());
     in.ema_decay = s.ema_decay;
   }
-  ops::AdamW attrs = o.adamw;
-  if (o.undecayed.contains(name)) attrs.weight_decay = 0;
-  const ops::AdamWResults out = ops::adamw(in, attrs);
+  in.settings = o.settings;
+  if (o.undecayed.contains(name)) in.settings.weight_decay = 0;
+  const Updated out = optimizer.update(in);
   g.update(name, out.p);
-  g.update("m." + name, out.m);
-  g.update("v." + name, out.v);
+  for (size_t i = 0; i < optimizer.states.size(); ++i)
+    g.update(optimizer.states[i] + name, out.states[i]);
   if (o.ema) g.update("ema." + name, out.ema);
 }
 
@@ -232,8 +232,8 @@ NamedTensors step_inputs(const StepInputs& in, const StepOptions& o) {
   };
   const auto t = static_cast<double>(in.step + 1);
   set("step.lr", in.lr);
-  set("step.c1", -std::expm1(t * std::log(o.adamw.beta1)));
-  set("step.c2", -std::expm1(t * std::log(o.adamw.beta2)));
+  set("step.c1", -std::expm1(t * std::log(o.settings.beta1)));
+  set("step.c2", -std::expm1(t * std::log(o.settings.beta2)));
   if (o.ema) set("step.ema_decay", in.ema_decay);
   if (o.split.ranks > 1)
     out["step.report"] = tensor_of(

@@ -1,7 +1,8 @@
-// The training step: loss, gradients, clipping, AdamW and EMA as one graph, so that a training step
-// is one run of one plan.
+// The training step: loss, gradients, clipping, the optimiser and EMA as one graph, so that a
+// training step is one run of one plan.
 //
-// The step's state: each param p, its moments m.<p> and v.<p>, its EMA ema.<p> and, with
+// The step's state: each param p, what the optimiser keeps of it (AdamW m.<p> and v.<p>), its EMA
+// ema.<p> and, with
 // accumulation, the accumulated gradient acc.<p>. A non-finite loss or gradient changes none of p,
 // m, v and ema. Of several ranks each runs the same graph on its share of the batch; what is split
 // (train/split.h) has the sources of its part under the names of the whole.
@@ -13,8 +14,8 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "ops/adamw/op.h"
 #include "runtime/plan.h"
+#include "train/optimizer.h"
 #include "train/schedule.h"
 #include "train/split.h"
 
@@ -22,8 +23,9 @@ namespace ebb::train {
 
 struct StepOptions {
   DType dtype = DType::f32;  // of matmuls and convolutions; weights, moments and averages are f32
-  ops::AdamW adamw = {};     // weight_decay applies to all params but `undecayed`
-  double max_norm = 0;       // of all gradients together; 0: no clipping
+  std::string optimizer = "adamw";
+  OptimizerSettings settings = {};  // weight_decay applies to all params but `undecayed`
+  double max_norm = 0;              // of all gradients together; 0: no clipping
   bool ema = true;
   bool accumulate = false;               // several micro-batches per step; see StepInputs
   std::set<std::string> undecayed = {};  // names, see nn::without_decay()

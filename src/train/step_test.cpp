@@ -100,18 +100,18 @@ struct Reference {
     const double t = static_cast<double>(in.step) + 1;
     for (size_t i = 0; i < n; ++i) {
       const double d = g[i] * clip;
-      m[i] = o.adamw.beta1 * m[i] + (1 - o.adamw.beta1) * d;
-      v[i] = o.adamw.beta2 * v[i] + (1 - o.adamw.beta2) * d * d;
-      if (i < outputs * inputs) p[i] *= 1 - in.lr * o.adamw.weight_decay;
-      p[i] -= in.lr * m[i] / (1 - std::pow(o.adamw.beta1, t)) /
-              (std::sqrt(v[i] / (1 - std::pow(o.adamw.beta2, t))) + o.adamw.eps);
+      m[i] = o.settings.beta1 * m[i] + (1 - o.settings.beta1) * d;
+      v[i] = o.settings.beta2 * v[i] + (1 - o.settings.beta2) * d * d;
+      if (i < outputs * inputs) p[i] *= 1 - in.lr * o.settings.weight_decay;
+      p[i] -= in.lr * m[i] / (1 - std::pow(o.settings.beta1, t)) /
+              (std::sqrt(v[i] / (1 - std::pow(o.settings.beta2, t))) + o.settings.eps);
       ema[i] = in.ema_decay * ema[i] + (1 - in.ema_decay) * p[i];
     }
   }
 };
 
 TEST(train_step, ten_steps__equal_adamw_written_out) {
-  const StepOptions o{.adamw = {0.9, 0.99, 1e-8, 0.1}, .max_norm = 0.5};
+  const StepOptions o{.settings = {0.9, 0.99, 1e-8, 0.1}, .max_norm = 0.5};
   Toy toy(4, o);
   Reference ref;
   for (const float w : toy.bits("w")) ref.p.push_back(w);

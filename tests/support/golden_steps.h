@@ -62,9 +62,10 @@ inline void expect_gradients(const Graph& loss, const GoldenSteps& of, const nlo
 
 inline void expect_steps(const Graph& loss, const GoldenSteps& of, const nlohmann::json& want) {
   const nlohmann::json& a = of.adamw;
-  const train::StepOptions options{.adamw = {a["beta1"], a["beta2"], a["eps"], a["weight_decay"]},
-                                   .ema = false,
-                                   .rates = of.rates};
+  const train::StepOptions options{
+      .settings = {a["beta1"], a["beta2"], a["eps"], a["weight_decay"]},
+      .ema = false,
+      .rates = of.rates};
   Plan plan(train::train_step(loss, options), open_context("cpu", {.threads = 1}));
   for (const nn::Weight& w : of.weights) plan.bind(w.name, hashed_weight(w));
   plan.bind_missing();

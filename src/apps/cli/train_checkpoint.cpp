@@ -47,7 +47,8 @@ constexpr std::string_view to_come[] = {"gpus",         "shard",      "reduce_dt
 // others say which weights there are, or what is in which batch.
 constexpr std::string_view changeable[] = {"names",   "save_dtype", "text_encoder", "vae",
                                            "variant", "cache_dir",  "text_lr"};
-constexpr std::string_view kept_of_training[] = {"batch", "accumulation", "seed", "flip"};
+constexpr std::string_view kept_of_training[] = {"batch", "accumulation", "seed", "flip",
+                                                 "optimizer"};
 
 bool is_in(const auto& names, std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);

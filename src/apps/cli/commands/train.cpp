@@ -159,6 +159,7 @@ FieldTexts fixed_settings(Options& o) {
   for (const Field& f : fields_of(o.diffusion)) out.emplace_back(f.name, field_text(f));
   for (const Field& f : network_fields(o)) out.emplace_back(f.name, field_text(f));
   out.emplace_back("augment", o.train.augment > 0 ? "above 0" : "0");
+  out.emplace_back("optimizer", o.train.optimizer);
   return out;
 }
 
