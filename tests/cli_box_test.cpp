@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "io/image.h"
 #include "pipeline/model_in_the_box.h"
+#include "support/files.h"
 #include "support/program.h"
 #include "support/source_folder.h"
 #include "text/clip_vocabulary.h"
@@ -112,16 +114,29 @@ TEST_F(CliBox, lora_of_twenty_blueprints__makes_blue_paper_of_white) {
   constexpr int64_t much = 128 * 128 / 10;
   const std::string run = folder_ / "run", cat = "--prompt 'a cat face' --steps 4 ";
   EXPECT_LT(count(picture("before", cat)).blue, much);
-  const Output out = run_program(
-      str("train --device cpu --dtype f32 --model '", model_in_the_box(), "' --data '",
-          testing::source_folder() + "/tests/data/blueprint",
-          "' --resolution 128 --no-buckets --adapter lora --lr 3e-3 --steps 24 --batch 2 --seed 1 "
-          "--out '",
-          run, "'"));
+  const Output out =
+      run_program(str("train --device cpu --dtype f32 --model '", model_in_the_box(), "' --data '",
+                      testing::source_folder() + "/tests/data/blueprint",
+                      "' --no-buckets --adapter lora --lr 3e-3 --steps 24 --batch 2 --seed 1 "
+                      "--out '",
+                      run, "'"));
   ASSERT_EQ(out.code, 0) << out.text;
   EXPECT_NE(out.text.find("20 pictures in 1 buckets: 128x128 (20)"), out.text.npos) << out.text;
   const std::string lora = str("--lora '", run, "/model-00000024.safetensors'");
   EXPECT_GT(count(picture("after", cat + lora)).blue, 3 * much);
+}
+
+// Of squares of 128 pixels, which the file says.
+TEST_F(CliBox, buckets__are_around_the_size_that_the_model_makes) {
+  const std::string run = folder_ / "run", flags = " --adapter lora --steps 1 --batch 2 --seed 1";
+  const Output out = run_program(
+      str("train --device cpu --dtype f32 --model '", model_in_the_box(), "' --data '",
+          testing::source_folder() + "/tests/data/blueprint", "' --out '", run, "'", flags));
+  ASSERT_EQ(out.code, 0) << out.text;
+  const auto config = nlohmann::json::parse(testing::file_bytes(run + "/config.json"))["network"];
+  EXPECT_EQ(config["resolution"], 128);
+  EXPECT_EQ(config["bucket_min"], 64);
+  EXPECT_EQ(config["bucket_max"], 256);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "pipeline/convert.h"
 #include "pipeline/finetune.h"
+#include "pipeline/init_image.h"
 #include "pipeline/train_autoencoder.h"
 
 namespace ebb {
@@ -72,7 +73,7 @@ std::unique_ptr<CheckpointTraining> begin_training(FinetuneRequest request,
   return std::make_unique<Finetune>(std::move(request), context);
 }
 
-CheckpointParts open_checkpoint(const FinetuneRequest& r) {
+CheckpointParts open_checkpoint(FinetuneRequest& r) {
   PartFiles files{.model = r.train.model, .autoencoder = r.config.vae, .variant = r.config.variant};
   if (!r.config.text_encoder.empty()) files.text_encoders = {r.config.text_encoder};
   check_prediction(r, files);
@@ -81,6 +82,8 @@ CheckpointParts open_checkpoint(const FinetuneRequest& r) {
           "train: the checkpoint has control networks, which are "
           "not trained  ",
           r.train.model);
+  r.config.take_resolution(own_size(out.denoiser).width);
+  train::check(r.config.bucket_options());
   return out;
 }
 

@@ -58,7 +58,8 @@ auto of_training(auto&& open) {
     fail("train: ", what.substr(other.size()));
   }
 }
-CheckpointParts open_checkpoint(const FinetuneRequest& request);
+// Where the resolution is open, the request takes that of the checkpoint.
+CheckpointParts open_checkpoint(FinetuneRequest& request);
 // f32 in the network's layout. Throws Error.
 Tensor weight_of(const nn::Weight& weight, const WeightStore& store);
 // What a run began with stays: sets `recorded`, which is empty in new runs, or throws Error.

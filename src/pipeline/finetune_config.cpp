@@ -137,6 +137,15 @@ bool FinetuneConfig::trains(std::string_view part) const {
   return std::ranges::find(parts, part) != parts.end();
 }
 
+void FinetuneConfig::take_resolution(int64_t side) {
+  if (resolution != 0) return;
+  resolution = side;
+  const FinetuneConfig defaults;
+  if (!buckets || bucket_min != defaults.bucket_min || bucket_max != defaults.bucket_max) return;
+  bucket_min = std::max(bucket_step, side / 2 / bucket_step * bucket_step);
+  bucket_max = std::max(bucket_min, 2 * side / bucket_step * bucket_step);
+}
+
 void check(const FinetuneConfig& f) {
   check_choices(f, [](std::string_view field) { return str(field, ": unknown value"); });
   const FinetuneConfig defaults;
@@ -146,7 +155,7 @@ void check(const FinetuneConfig& f) {
                         f.bucket_min == defaults.bucket_min && f.bucket_max == defaults.bucket_max),
           "buckets: no_upscale, bucket_step, bucket_min and bucket_max are of several buckets, and "
           "have no effect with --no-buckets");
-  train::check(f.bucket_options());
+  if (f.resolution != 0) train::check(f.bucket_options());
   train::check(f.caption_options());
 }
 

@@ -21,7 +21,7 @@ struct FinetuneConfig {
   int64_t rank = 16, factor = -1;
   double alpha = 16;
   std::string text_encoder, vae, variant;
-  int64_t resolution = 512;
+  int64_t resolution = 0;
   bool buckets = true, no_upscale = false, shuffle_tags = false;
   int64_t bucket_step = 64, bucket_min = 256, bucket_max = 1024, keep_tags = 0;
   double caption_dropout = 0;
@@ -54,7 +54,9 @@ struct FinetuneConfig {
     f("text_encoder", text_encoder, "a file with the text encoder, if the model lacks it");
     f("vae", vae, "a file or folder with another autoencoder");
     f("variant", variant, "of the files in a folder of diffusers: fp16");
-    f("resolution", resolution, "pictures have about the pixels of a square of this side");
+    f("resolution", resolution,
+      "pictures have about the pixels of a square of this side; 0: as the "
+      "model makes them, in buckets from half of that side to twice");
     f("buckets", buckets, "several aspect ratios; off: all pictures are cropped to the square");
     f("bucket_step", bucket_step, "pixels between sides of buckets");
     f("bucket_min", bucket_min, "smallest side of a bucket");
@@ -82,6 +84,9 @@ struct FinetuneConfig {
   // Text encoders are in the loss, and read tokens.
   bool encodes_text() const { return trains("text_encoder") || trains("embedding"); }
   int64_t new_vectors() const { return trains("embedding") ? vectors : 0; }
+  // Where the resolution is open, it is this one, the side of the squares that the model makes; so
+  // are the sides of buckets, where they are the defaults.
+  void take_resolution(int64_t side);
   train::BucketOptions bucket_options() const {
     return {resolution, buckets, bucket_step, bucket_min, bucket_max, no_upscale};
   }
