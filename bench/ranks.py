@@ -10,9 +10,10 @@ Every rank has the case's batch (weak scaling): with N GPUs a step trains N time
 cent, and a step of many is as long as the slowest one's: ebb on one GPU is measured on each of
 those that the many have, at the same time.
 PyTorch is compiled and captured into a CUDA graph, its fastest way; under DistributedDataParallel,
-too, where that works, and else compiled. Needs build/ebb with CUDA, NCCL, and for the other side a
-Python with PyTorch (--python; --only ebb leaves it out). Prints a table and appends JSON lines to
-bench/results/ranks.jsonl. The exit code is 0 only if there is a figure for everything.
+too, where that works, and else compiled. Needs build/ebb with CUDA, NCCL where GPUs do not reach
+each other, and for the other side a Python with PyTorch (--python; --only ebb leaves it out).
+Prints a table and appends JSON lines to bench/results/ranks.jsonl. The exit code is 0 only if there
+is a figure for everything.
 """
 
 import argparse
@@ -46,7 +47,12 @@ def arguments():
     parser.add_argument("--ebb", default=str(ROOT / "build/ebb"))
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/ranks.jsonl")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.share and args.only != "ebb":
+        parser.error("--share is of ebb alone (--only ebb)")
+    if args.share and any(args.share % n for n in args.gpus):
+        parser.error(f"--share {args.share} must be a multiple of --gpus {args.gpus}")
+    return args
 
 
 def last_line(command, **environment):

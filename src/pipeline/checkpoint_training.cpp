@@ -40,18 +40,13 @@ std::string hash_of(const train::Captioned& data, bool captions) {
 
 // The prior's pictures behind the others.
 void add_prior(train::Captioned& to, train::Captioned prior, const FinetuneRequest& r) {
-  const auto images = [](const train::Captioned& of) {
-    int64_t out = 0;
-    for (const train::CaptionedPicture& p : of.pictures) out += p.repeats;
-    return out;
-  };
-  const int64_t own = images(to), others = images(prior);
-  r.say(str("an epoch has ", own, " pictures to learn and ", others,
-            " of the prior, with the weight ", r.config.prior_weight));
   for (train::CaptionedPicture& p : prior.pictures) {
     p.weight = r.config.prior_weight;
+    p.prior = true;
     to.pictures.push_back(std::move(p));
   }
+  r.say(str("an epoch has ", train::images_of(to), " pictures to learn and ",
+            train::images_of(to, true), " of the prior, with the weight ", r.config.prior_weight));
   to.warnings.insert(to.warnings.end(), prior.warnings.begin(), prior.warnings.end());
 }
 

@@ -137,13 +137,15 @@ void Finetune::check_embedded_captions() const {
   const std::string name = small_letters(f_.embedding);
   int64_t with = 0, all = 0;
   std::string first;
-  for (const train::CaptionedPicture& p : pictures_.data.pictures)
+  for (const train::CaptionedPicture& p : pictures_.data.pictures) {
+    if (p.prior) continue;
     for (const std::string& caption : p.captions) {
       const bool has =
           small_letters(f_.caption_prefix + ' ' + caption).find(name) != std::string::npos;
       ++all, with += has;
       if (!has && first.empty()) first = caption;
     }
+  }
   require(with > 0, "embedding: no caption of ", all, " has the name '", f_.embedding,
           "'; --caption-prefix TEXT stands before all of them  ", c_.data);
   if (with < all)

@@ -14,12 +14,15 @@ namespace fs = std::filesystem;
 
 std::string python(bool v) { return v ? "True" : "False"; }
 
-// How often each part of a caption between commas comes, as {"data": {"part": count}}.
+// How often each part of a caption between commas comes, as {"data": {"part": count}}: of what is
+// learnt, in each of a picture's captions.
 std::string tag_counts(const train::Captioned& data, const std::string& name) {
   std::map<std::string, int64_t> counts;
-  for (const train::CaptionedPicture& p : data.pictures)
+  for (const train::CaptionedPicture& p : data.pictures) {
+    if (p.prior) continue;
     for (const std::string& caption : p.captions)
       for (const std::string& tag : train::tags_of(caption)) counts[tag] += p.repeats;
+  }
   return nlohmann::json{{name, counts}}.dump(-1, ' ', false,
                                              nlohmann::json::error_handler_t::replace);
 }
@@ -30,8 +33,6 @@ std::map<std::string, std::string> finetune_metadata(const FinetuneFacts& of) {
   const train::TrainConfig& c = of.train;
   const FinetuneConfig& f = of.config;
   const DiffusionConfig& d = of.model.diffusion;
-  int64_t images = 0;
-  for (const train::CaptionedPicture& p : of.data.pictures) images += p.repeats;
   std::map<std::string, std::string> out = {
       {"ss_network_module", of.kind.kohya_module},
       {"ss_network_dim", str(f.rank)},
@@ -52,7 +53,8 @@ std::map<std::string, std::string> finetune_metadata(const FinetuneFacts& of) {
       {"ss_batch_size_per_device", str(c.micro_batch())},
       {"ss_gradient_accumulation_steps", str(c.accumulation)},
       {"ss_max_grad_norm", str(c.clip)},
-      {"ss_num_train_images", str(images)},
+      {"ss_num_train_images", str(train::images_of(of.data))},
+      {"ss_num_reg_images", str(train::images_of(of.data, true))},
       {"ss_resolution", str("(", f.resolution, ", ", f.resolution, ")")},
       {"ss_enable_bucket", python(f.buckets)},
       {"ss_bucket_no_upscale", python(f.no_upscale)},

@@ -8,7 +8,9 @@ namespace ebb {
 std::optional<double> suggested_guidance(const io::TensorFile& file) {
   const auto said = file.metadata().find(guidance_key);
   if (said == file.metadata().end()) return {};
-  const std::string subject = str("model: the metadata ", guidance_key);
+  const auto files = file.files();
+  const std::string subject = str("model: the metadata ", guidance_key, " of ",
+                                  files.empty() ? "a file in memory" : files.front());
   const double value = parse_number(said->second, subject);
   require(value >= 0 && value <= 100, subject, " must be a number from 0 to 100 (got '",
           said->second, "')");

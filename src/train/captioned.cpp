@@ -159,6 +159,13 @@ void warn_empty(Captioned& all) {
 
 }  // namespace
 
+int64_t images_of(const Captioned& data, bool prior) {
+  int64_t out = 0;
+  for (const CaptionedPicture& p : data.pictures)
+    if (p.prior == prior) out += p.repeats;
+  return out;
+}
+
 Tensor decode(const CaptionedPicture& p) { return decoded(bytes_of(p), p); }
 
 Captioned open_captioned(const std::string& data, const CaptionedOptions& options) {

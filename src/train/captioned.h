@@ -21,6 +21,7 @@ struct CaptionedPicture {
   bool captioned = false;                    // whether somebody wrote them
   int64_t repeats = 1;                       // in an epoch
   double weight = 1;                         // of its loss
+  bool prior = false;  // shows what the model knows already, and is not what it learns
   // Of the upright picture, and of its bytes: known when it was decoded once.
   int64_t height = 0, width = 0;
   uint64_t hash = 0;
@@ -45,6 +46,9 @@ struct Captioned {
   std::vector<CaptionedPicture> pictures;  // in an order that depends on names alone
   std::vector<std::string> warnings;       // what was left out and why: a line each
 };
+
+// In an epoch, with their repeats: of the prior, or of what is learnt.
+int64_t images_of(const Captioned& data, bool prior = false);
 
 // Where pictures and captions lie. src/train/sources/<s>.cpp defines
 // `const CaptionedSource& ebb::train::sources::<s>()`.

@@ -136,8 +136,9 @@ Library load(const std::vector<std::string>& places) {
     tried += str("  ", dlerror());
   }
   fail(
-      "nccl: several GPUs need NCCL, and it was not found: Debian's or NVIDIA's package libnccl2 "
-      "has it, or `pip install nvidia-nccl-cu13`; EBB_NCCL says where libnccl.so.2 is",
+      "nccl: GPUs that do not reach each other's memory need NCCL, and it was not found: Debian's "
+      "or NVIDIA's package libnccl2 has it, or `pip install nvidia-nccl-cu13`; EBB_NCCL says where "
+      "libnccl.so.2 is",
       tried);
 }
 

@@ -13,8 +13,8 @@
 namespace ebb::cuda::peers {
 
 // What an exchange needs of the devices. Each rank has staging memory that all of them reach, a
-// slot for every rank, and a desk for every rank that it alone reaches, as large as a slot. What
-// these functions enqueue runs in order.
+// slot for every rank, and a packing buffer for every rank that it alone reaches, as large as a
+// slot. What these functions enqueue runs in order.
 class Link {
  public:
   struct Move {

@@ -49,7 +49,7 @@ class PeerLink final : public Link {
         own_(ranks_ * slot_bytes_ + (2 * ranks_ + 1) * word),
         packing_(ranks_ * slot_bytes_) {}
   ~PeerLink() override {
-    if (mapped_.empty()) return;
+    if (!linked_) return;
     if (std::uncaught_exceptions() > 0) {
       release();
       return;
@@ -76,6 +76,9 @@ class PeerLink final : public Link {
     check(cudaMemcpy(signal(), &one, sizeof one, cudaMemcpyHostToDevice), "preparing signals");
     check(cudaDeviceSynchronize(), "preparing signals");
   }
+
+  // Every rank has mapped all memory: from here on others wait for this one.
+  void begin() { linked_ = true; }
 
   int64_t rank() const override { return rank_; }
   int64_t ranks() const override { return ranks_; }
@@ -118,8 +121,9 @@ class PeerLink final : public Link {
     operations.insert(operations.end(), clears.begin(), clears.end());
     const CUresult result = memory_operations_.batch(
         device_.stream(), static_cast<unsigned>(operations.size()), operations.data(), 0);
-    require(result == CUDA_SUCCESS, "cuda: waiting for other ranks failed (CUDA's error ",
-            static_cast<int>(result), ")");
+    require(result == CUDA_SUCCESS, "cuda: waiting for other ranks failed on GPU ", device_.index(),
+            " (CUDA's error ", static_cast<int>(result),
+            "); EBB_COLLECTIVES=nccl exchanges another way");
     odd_phase_ = !odd_phase_;
   }
 
@@ -154,6 +158,7 @@ class PeerLink final : public Link {
   std::vector<MappedMemory> mapped_;
   std::vector<std::byte*> memory_;  // by rank
   bool odd_phase_ = false;          // of the next barrier
+  bool linked_ = false;
 };
 
 // One host, whatever its name is in a container. "": not known.
@@ -222,6 +227,7 @@ LinkOrObstacle link(RankGroup& group, CudaDevice& device, const std::string& bus
   const auto handles = group.gather(handle);
   obstacle = first_of(group, attempt([&] { out->map(handles); }));
   if (!obstacle.empty()) return {nullptr, obstacle};
+  out->begin();
   return {std::move(out), ""};
 }
 
