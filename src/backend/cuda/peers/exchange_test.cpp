@@ -15,12 +15,14 @@
 namespace ebb::cuda::peers {
 namespace {
 
-// Ranks are threads, and their staging memory is the host's. Slots are small, so that operands of a
-// few dozen elements take several rounds.
+// Ranks are threads, and their staging memory is the host's. Of slots of 48 bytes, operands of a
+// few dozen elements take several rounds; of 512, many small ones are packed into one.
+constexpr int64_t slots[] = {48, 512};
+
 struct Host {
-  explicit Host(int64_t n) : ranks(n), staging(static_cast<size_t>(n * n * slot)), meet(n) {}
-  static constexpr int64_t slot = 48;
-  int64_t ranks;
+  Host(int64_t n, int64_t slot_bytes)
+      : ranks(n), slot(slot_bytes), staging(static_cast<size_t>(n * n * slot)), meet(n) {}
+  int64_t ranks, slot;
   std::vector<std::byte> staging;
   std::barrier<> meet;
 };
@@ -30,12 +32,12 @@ class HostLink final : public Link {
   HostLink(Host& host, int64_t rank) : host_(host), rank_(rank) {}
   int64_t rank() const override { return rank_; }
   int64_t ranks() const override { return host_.ranks; }
-  int64_t slot_bytes() const override { return Host::slot; }
+  int64_t slot_bytes() const override { return host_.slot; }
   std::string description() const override { return "threads"; }
   std::byte* slot(int64_t owner, int64_t writer) const override {
-    return host_.staging.data() + (owner * host_.ranks + writer) * Host::slot;
+    return host_.staging.data() + (owner * host_.ranks + writer) * host_.slot;
   }
-  std::byte* packing(int64_t rank) const override { return packing_.data() + rank * Host::slot; }
+  std::byte* packing(int64_t rank) const override { return packing_.data() + rank * host_.slot; }
   void copy(const Move& m) override { std::memcpy(m.to, m.from, static_cast<size_t>(m.bytes)); }
   void move(std::span<const Move> moves) override {
     for (const Move& m : moves) copy(m);
@@ -57,11 +59,12 @@ class HostLink final : public Link {
   Host& host_;
   int64_t rank_;
   mutable std::vector<std::byte> packing_ =
-      std::vector<std::byte>(static_cast<size_t>(host_.ranks * Host::slot));
+      std::vector<std::byte>(static_cast<size_t>(host_.ranks * host_.slot));
 };
 
-void on_ranks(int64_t ranks, const std::function<void(Communicator&)>& work) {
-  Host host(ranks);
+void on_ranks(int64_t ranks, const std::function<void(Communicator&)>& work,
+              int64_t slot = slots[0]) {
+  Host host(ranks, slot);
   std::vector<std::jthread> threads;
   for (int64_t r = 0; r < ranks; ++r)
     threads.emplace_back([&host, &work, r] {
@@ -75,7 +78,7 @@ float value(int64_t rank, size_t operand, int64_t i) {
 }
 
 // Operands of several sizes as one collective: a single element, a slot's worth, several rounds.
-constexpr int64_t counts[] = {1, 12, 37, 3, 100};
+constexpr int64_t counts[] = {1, 12, 37, 3, 100, 5, 2, 7, 1, 18};
 
 // `in` and `out`: how many times its count an operand and a result have.
 struct Case {
@@ -85,27 +88,33 @@ struct Case {
   bool in_place = false;
 };
 
+void expect(const Case& c, Communicator& own) {
+  std::vector<std::vector<float>> in, out;
+  std::vector<Communicator::Operand> operands;
+  for (const int64_t count : counts) {
+    auto& from = in.emplace_back(static_cast<size_t>(count * c.in));
+    for (size_t i = 0; i < from.size(); ++i)
+      from[i] = value(own.rank(), in.size() - 1, static_cast<int64_t>(i));
+    out.emplace_back(static_cast<size_t>(count * c.out), -1.f);
+  }
+  for (size_t n = 0; n < in.size(); ++n)
+    operands.push_back({in[n].data(), c.in_place ? in[n].data() : out[n].data(), counts[n]});
+  (own.*c.run)(operands);
+  for (size_t n = 0; n < in.size(); ++n)
+    for (int64_t i = 0; i < counts[n] * c.out; ++i)
+      ASSERT_EQ(static_cast<const float*>(operands[n].out)[i],
+                c.is(own.ranks(), own.rank(), n, counts[n], i))
+          << own.ranks() << " ranks, operand " << n << ", element " << i;
+}
+
 void expect(const Case& c, int64_t ranks) {
-  on_ranks(ranks, [&](Communicator& own) {
-    for (int again = 0; again < 3; ++again) {  // flags and slots are as before
-      std::vector<std::vector<float>> in, out;
-      std::vector<Communicator::Operand> operands;
-      for (const int64_t count : counts) {
-        auto& from = in.emplace_back(static_cast<size_t>(count * c.in));
-        for (size_t i = 0; i < from.size(); ++i)
-          from[i] = value(own.rank(), in.size() - 1, static_cast<int64_t>(i));
-        out.emplace_back(static_cast<size_t>(count * c.out), -1.f);
-      }
-      for (size_t n = 0; n < in.size(); ++n)
-        operands.push_back({in[n].data(), c.in_place ? in[n].data() : out[n].data(), counts[n]});
-      (own.*c.run)(operands);
-      for (size_t n = 0; n < in.size(); ++n)
-        for (int64_t i = 0; i < counts[n] * c.out; ++i)
-          ASSERT_EQ(static_cast<const float*>(operands[n].out)[i],
-                    c.is(ranks, own.rank(), n, counts[n], i))
-              << ranks << " ranks, operand " << n << ", element " << i;
-    }
-  });
+  for (const int64_t slot : slots)
+    on_ranks(
+        ranks,
+        [&](Communicator& own) {
+          for (int again = 0; again < 3; ++again) expect(c, own);  // flags and slots are as before
+        },
+        slot);
 }
 
 float sum_of(int64_t ranks, size_t operand, int64_t i) {
