@@ -59,7 +59,8 @@ TEST_F(CatalogueOfFiles, guidance_that_is_no_number__is_a_fault_of_the_file) {
   const json faults = server.get("/ebb/v1/catalogue").json()["faults"];
   ASSERT_EQ(faults.size(), 1u);
   EXPECT_NE(faults[0]["error"].get<std::string>().find(
-                "ebb.guidance must be a number from 0 to 100 (got '1000')"),
+                str("ebb.guidance must be a number from 0 to 100 (got '1000')  ", folder_.path(),
+                    "/models/small.safetensors")),
             std::string::npos)
       << faults.dump();
 }
