@@ -32,7 +32,7 @@ function planSoon() {
   clearTimeout(rest);
   rest = setTimeout(async () => {
     const { prompt, seed, ...job } = form.readSettings(), key = JSON.stringify(job);
-    if (key === planned) return;
+    if (key === planned || document.querySelector('[aria-invalid=true]')) return;
     const plan = await call('POST', '/plan', job).catch(error => ({ text: error.message }));
     if (!plan.text) return;
     planned = key;
