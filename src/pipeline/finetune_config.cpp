@@ -138,12 +138,14 @@ bool FinetuneConfig::trains(std::string_view part) const {
 }
 
 void FinetuneConfig::take_resolution(int64_t side) {
-  if (resolution != 0) return;
-  resolution = side;
-  const FinetuneConfig defaults;
-  if (!buckets || bucket_min != defaults.bucket_min || bucket_max != defaults.bucket_max) return;
-  bucket_min = std::max(bucket_step, side / 2 / bucket_step * bucket_step);
-  bucket_max = std::max(bucket_min, 2 * side / bucket_step * bucket_step);
+  if (resolution == 0) resolution = side;
+  constexpr int64_t beyond_all = int64_t{1} << 20;
+  if (!buckets || bucket_step < 1 || resolution > beyond_all) return;  // check() says what is wrong
+  const auto whole = [&](int64_t pixels) {
+    return std::max(bucket_step, pixels / bucket_step * bucket_step);
+  };
+  if (bucket_min == 0) bucket_min = whole(resolution / 2);
+  if (bucket_max == 0) bucket_max = whole(resolution * 2);
 }
 
 void check(const FinetuneConfig& f) {
@@ -151,11 +153,18 @@ void check(const FinetuneConfig& f) {
   const FinetuneConfig defaults;
   check_parts(f);
   check_adapter(f);
-  require(f.buckets || (!f.no_upscale && f.bucket_step == defaults.bucket_step &&
-                        f.bucket_min == defaults.bucket_min && f.bucket_max == defaults.bucket_max),
-          "buckets: no_upscale, bucket_step, bucket_min and bucket_max are of several buckets, and "
-          "have no effect with --no-buckets");
-  if (f.resolution != 0) train::check(f.bucket_options());
+  // runs of older versions recorded these numbers where nobody gave any
+  const bool recorded = f.bucket_min == 256 && f.bucket_max == 1024;
+  const bool open = f.bucket_min == 0 && f.bucket_max == 0;
+  require(
+      f.buckets || (!f.no_upscale && f.bucket_step == defaults.bucket_step && (open || recorded)),
+      "buckets: no_upscale, bucket_step, bucket_min and bucket_max are of several buckets, and "
+      "have no effect with --no-buckets");
+  if (f.resolution != 0) {  // else when the checkpoint is known
+    FinetuneConfig whole = f;
+    whole.take_resolution(f.resolution);
+    train::check(whole.bucket_options());
+  }
   train::check(f.caption_options());
 }
 

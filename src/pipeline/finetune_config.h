@@ -23,7 +23,7 @@ struct FinetuneConfig {
   std::string text_encoder, vae, variant;
   int64_t resolution = 0;
   bool buckets = true, no_upscale = false, shuffle_tags = false;
-  int64_t bucket_step = 64, bucket_min = 256, bucket_max = 1024, keep_tags = 0;
+  int64_t bucket_step = 64, bucket_min = 0, bucket_max = 0, keep_tags = 0;
   double caption_dropout = 0;
   std::string caption_prefix, cache_dir, prior;
   double prior_weight = 1;
@@ -55,12 +55,11 @@ struct FinetuneConfig {
     f("vae", vae, "a file or folder with another autoencoder");
     f("variant", variant, "of the files in a folder of diffusers: fp16");
     f("resolution", resolution,
-      "pictures have about the pixels of a square of this side; 0: as the "
-      "model makes them, in buckets from half of that side to twice");
+      "pictures have about the pixels of a square of this side; 0: as the model makes them");
     f("buckets", buckets, "several aspect ratios; off: all pictures are cropped to the square");
     f("bucket_step", bucket_step, "pixels between sides of buckets");
-    f("bucket_min", bucket_min, "smallest side of a bucket");
-    f("bucket_max", bucket_max, "largest side of a bucket");
+    f("bucket_min", bucket_min, "smallest side of a bucket; 0: half of resolution");
+    f("bucket_max", bucket_max, "largest side of a bucket; 0: twice resolution");
     f("no_upscale", no_upscale, "no picture is enlarged: small ones get buckets of their own");
     f("caption_dropout", caption_dropout, "probability that training sees no caption");
     f("shuffle_tags", shuffle_tags, "shuffle the parts of captions between commas");
@@ -84,8 +83,8 @@ struct FinetuneConfig {
   // Text encoders are in the loss, and read tokens.
   bool encodes_text() const { return trains("text_encoder") || trains("embedding"); }
   int64_t new_vectors() const { return trains("embedding") ? vectors : 0; }
-  // Where the resolution is open, it is this one, the side of the squares that the model makes; so
-  // are the sides of buckets, where they are the defaults.
+  // Where the resolution is open, it is this one, the side of the squares that the model makes. The
+  // sides of buckets follow, where they are open.
   void take_resolution(int64_t side);
   train::BucketOptions bucket_options() const {
     return {resolution, buckets, bucket_step, bucket_min, bucket_max, no_upscale};
