@@ -174,8 +174,17 @@ void check_can_write(const std::string& path, std::string_view subject) {
 }
 
 void check_can_fill(const std::string& folder, std::string_view subject) {
-  const TrialFolder trial(folder, subject);
-  const AtomicFile file((std::filesystem::path(folder) / "x").string(), subject);
+  // The trial of another process may have made the folder, and remove it before a file is in it.
+  constexpr int most_turns = 50;
+  for (int turn = 1;; ++turn) {
+    try {
+      const TrialFolder trial(folder, subject);
+      const AtomicFile file((std::filesystem::path(folder) / "x").string(), subject);
+      return;
+    } catch (const Error&) {
+      if (turn == most_turns) throw;
+    }
+  }
 }
 
 std::string followed(const std::string& path) {

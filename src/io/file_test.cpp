@@ -39,6 +39,25 @@ TEST(check_can_write, folder_that_is_not_there__is_an_error) {
   EXPECT_EQ(folder.files(), 0u);
 }
 
+// Each of them makes the folder for its trial, and removes it.
+TEST(check_can_fill, several_at_once__do_not_fail_of_each_other) {
+  const testing::Folder folder;
+  std::atomic<int> failed = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        for (int turn = 0; turn < 200; ++turn) try {
+            check_can_fill(folder / "runs/new", "x");
+          } catch (const Error&) {
+            ++failed;
+          }
+      });
+  }
+  EXPECT_EQ(failed, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder / "runs"));
+}
+
 TEST(check_can_fill, leaves_nothing_and_keeps_what_is_there) {
   const testing::Folder folder;
   check_can_fill(folder / "a/b", "out");
