@@ -47,10 +47,6 @@ class Lora(nn.Module):
     def forward(self, x):
         return self.base(x) + F.linear(F.linear(x, self.down.to(x.dtype)), self.up.to(x.dtype))
 
-    @property
-    def weight(self):  # of the 1x1 layers around a transformer, which ldm.py reads
-        return self.base.weight
-
 
 class Transformer(ldm.Transformer):
     """With its 1x1 layers called as modules, so that they may have a LoRA."""
@@ -86,66 +82,36 @@ class WithText(nn.Module):
         return self.unet(x, t, self.text(tokens))
 
 
-class Training:
-    """As gpu_step.Training."""
+class Training(gpu_step.Training):
+    """Of a checkpoint's network, and of a LoRA alone where the case has a rank."""
 
     def __init__(self, case, device, batch=0):
         torch.manual_seed(0)
-        config, own_batch, image, rank = CASES[case]
-        self.config, self.device, self.compiled = config, device, {}
+        self.config, own_batch, image, rank = CASES[case]
+        c, count, layout = self.config, batch or own_batch, torch.channels_last
         self.dtype = torch.bfloat16 if rank else torch.float32
-        self.net = ldm.LdmUNet(config).to(device)
+        net = ldm.LdmUNet(c).to(device)
         if rank:
-            self.net = with_lora(self.net.to(self.dtype), rank)
-        if config is BOX:
-            self.net = WithText(self.net, components.ClipText(BOX_TEXT).to(device))
-        self.net = self.net.to(memory_format=torch.channels_last)
-        count = batch or own_batch
-        self.x = torch.randn(count, *image, device=device).contiguous(
-            memory_format=torch.channels_last)
+            net = with_lora(net.to(self.dtype), rank)
+        if c is BOX:
+            net = WithText(net, components.ClipText(BOX_TEXT).to(device))
+        self.net = net.to(memory_format=layout)
+        self.x = torch.randn(count, *image, device=device).contiguous(memory_format=layout)
 
         def draw(*shape):
             return torch.randn(count, *shape, device=device, dtype=self.dtype)
 
-        pooled = config["vector"] - config["sizes"] * config["size_channels"]
-        self.y = {"text": draw(TOKENS, config["context"])}
-        if config is BOX:
-            tokens = torch.randint(0, BOX_TEXT["vocabulary"], (count, TOKENS), device=device)
-            self.y = {"tokens": tokens}
-        if config["vector"]:
-            self.y |= {"pooled": draw(pooled), "size": draw(config["sizes"]).float()}
-        alpha = (1 - torch.linspace(1e-4, 2e-2, gpu_step.STEPS, dtype=torch.float64)).cumprod(0)
-        self.signal = alpha.sqrt().float().to(device)
-        self.noise = (1 - alpha).sqrt().float().to(device)
-        trained = [p for p in self.net.parameters() if p.requires_grad]
-        self.update = torch.optim.AdamW(trained, lr=1e-4, fused=True,
-                                        capturable=device == "cuda")
-
-    compile = gpu_step.Training.compile
-
-    def loss(self, x, y):
-        t = torch.randint(0, gpu_step.STEPS, (x.shape[0],), device=x.device)
-        noise = torch.randn_like(x)
-        noisy = (self.signal[t].view(-1, 1, 1, 1) * x + self.noise[t].view(-1, 1, 1, 1) * noise)
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == torch.float32):
-            out = self.net(noisy.to(self.dtype), t, **y)
-        return F.mse_loss(out.float(), noise)
+        self.y = (draw(TOKENS, c["context"]),)
+        if c is BOX:
+            self.y = (torch.randint(0, BOX_TEXT["vocabulary"], (count, TOKENS), device=device),)
+        if c["vector"]:
+            pooled = c["vector"] - c["sizes"] * c["size_channels"]
+            self.y += (draw(pooled), draw(c["sizes"]).float())
+        self.prepare(device)
 
 
 class Steps(gpu_step.Steps):
-    def prepare(self, args, mode):
-        if self.training is None or mode.startswith("blocks_"):
-            self.training = None  # its memory goes before the next one's comes
-            self.training = Training(args.case, args.device, args.batch)
-        step = gpu_step.make_step(self.training, mode)
-        first = step().item()
-        for _ in range(args.warmup):
-            last = step()
-        return step, {"batch": self.training.x.shape[0],
-                      "parameters": sum(p.numel() for p in self.training.net.parameters()),
-                      "trained": sum(p.numel() for p in self.training.net.parameters()
-                                     if p.requires_grad),
-                      "first_loss": first, "last_loss": last.item()}
+    training_of = Training
 
 
 if __name__ == "__main__":

@@ -61,14 +61,19 @@ class Training:
         count = batch or own_batch
         self.x = torch.randn(count, *image, device=device).contiguous(memory_format=layout)
         classes = self.config.get("num_classes")
-        self.y = torch.randint(0, classes, (count,), device=device) if classes else None
+        self.y = (torch.randint(0, classes, (count,), device=device),) if classes else ()
+        self.dtype = torch.float32
+        self.prepare(device)
+
+    def prepare(self, device):
+        """Noise levels, and the optimiser of what is trained of self.net."""
         alpha = (1 - torch.linspace(1e-4, 2e-2, STEPS, dtype=torch.float64)).cumprod(0)
         self.signal = alpha.sqrt().float().to(device)
         self.noise = (1 - alpha).sqrt().float().to(device)
         self.device = device
-        capturable = device == "cuda"
-        self.update = torch.optim.AdamW(self.net.parameters(), lr=1e-4, fused=True,
-                                        capturable=capturable)
+        trained = [p for p in self.net.parameters() if p.requires_grad]
+        self.update = torch.optim.AdamW(trained, lr=1e-4, fused=True,
+                                        capturable=device == "cuda")
         self.compiled = {}
 
     def compile(self, **how):
@@ -82,8 +87,8 @@ class Training:
         t = torch.randint(0, STEPS, (x.shape[0],), device=x.device)
         noise = torch.randn_like(x)
         noisy = (self.signal[t].view(-1, 1, 1, 1) * x + self.noise[t].view(-1, 1, 1, 1) * noise)
-        with torch.autocast(self.device, dtype=torch.bfloat16):
-            out = self.net(noisy, t) if y is None else self.net(noisy, t, y)
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.dtype == torch.float32):
+            out = self.net(noisy.to(self.dtype), t, *y)
         return torch.nn.functional.mse_loss(out.float(), noise)
 
 
@@ -141,6 +146,7 @@ class Steps:
     """Training steps as modes.main() measures them."""
 
     bench = "train_step"
+    training_of = Training
 
     def __init__(self):
         torch.backends.cuda.matmul.allow_tf32 = True
@@ -153,13 +159,16 @@ class Steps:
     def prepare(self, args, mode):
         """(what to measure, facts of it)."""
         if self.training is None or mode.startswith("blocks_"):
-            self.training = Training(args.case, args.device, args.batch)
+            self.training = None  # its memory goes before the next one's comes
+            self.training = self.training_of(args.case, args.device, args.batch)
         step = make_step(self.training, mode)
         first = step().item()
         for _ in range(args.warmup):
             last = step()
         return step, {"batch": self.training.x.shape[0],
                       "parameters": sum(p.numel() for p in self.training.net.parameters()),
+                      "trained": sum(p.numel() for p in self.training.net.parameters()
+                                     if p.requires_grad),
                       "first_loss": first, "last_loss": last.item(),
                       "attention": args.attention or ["default"]}
 
