@@ -10,6 +10,7 @@
 #include "nn/ops.h"
 #include "nn/storage.h"
 #include "ops/prim/literal/op.h"
+#include "passes/distribute_products.h"
 #include "train/model_weights.h"
 
 namespace ebb::adapters {
@@ -181,7 +182,7 @@ Graph TrainableAdapter::adapted(const Graph& loss) const {
   }
   rw.copy_ends();
   verify(rw.to(), "adapted");
-  return rw.take();
+  return distribute_products(rw.take());
 }
 
 // As diffusers reads it: of each network its rank, alpha and layers.

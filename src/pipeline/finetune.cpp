@@ -11,7 +11,6 @@
 #include "core/host_memory.h"
 #include "diffusion/loss.h"
 #include "io/safetensors.h"
-#include "passes/distribute_products.h"
 #include "pipeline/finetune_metadata.h"
 #include "pipeline/loras.h"
 #include "pipeline/text_in_loss.h"
@@ -279,7 +278,7 @@ std::vector<Graph> Finetune::losses() {
                     .conditions = conditions,
                     .weighted = !f_.prior.empty()});
     const Graph loss = with_params(all, [&](std::string_view w) { return !frozen.contains(w); });
-    out.push_back(adapter_ ? distribute_products(adapter_->adapted(loss)) : loss);
+    out.push_back(adapter_ ? adapter_->adapted(loss) : loss);
   }
   return out;
 }

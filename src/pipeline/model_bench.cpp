@@ -10,7 +10,6 @@
 #include "diffusion/loss.h"
 #include "models/model.h"
 #include "nn/hashed_weights.h"
-#include "passes/distribute_products.h"
 #include "pipeline/bench_cases.h"
 #include "runtime/graph_bench.h"
 #include "runtime/plan.h"
@@ -27,44 +26,40 @@ struct Network {
   nn::Tensors weights;
 };
 
+// Those of a checkpoint in their usual sizes; else classes alone.
+std::vector<nn::Condition> conditions_of(const NetworkCase& m, const NamedModel& named) {
+  if (!m.checkpoint) return class_conditions(named.config);
+  std::vector<nn::Condition> out;
+  for (nn::Condition given : named.model->conditions(named.config)) {
+    if (given.rare) continue;
+    if (given.usual.rank() > 0) given.shape = given.usual;
+    out.push_back(given);
+  }
+  return out;
+}
+
+void add_adapter(Network& to, const NamedModel& named, int64_t rank) {
+  const adapters::TrainableAdapter adapter(
+      {.part = adapters::Network::Part::denoiser, .model = named.model, .config = named.config},
+      {.sizes = {.rank = rank}});
+  to.loss = adapter.adapted(to.loss);
+  to.specs = adapter.weights();
+  for (const nn::Weight& w : to.specs)
+    if (w.trained) to.weights[w.name] = nn::initial_tensor(w, 1);
+}
+
 Network make_network(const NetworkCase& m, const DiffusionConfig& diffusion) {
   const NamedModel named = model_of(m);
   const CommonConfig& c = named.config.common();
   Network out{.loss = loss_graph(diffusion, network_of(*named.model, named.config),
                                  {.batch = m.batch,
                                   .image = {c.image_size, c.image_size, c.in_channels},
-                                  .conditions = class_conditions(named.config)}),
+                                  .conditions = conditions_of(m, named)}),
               .specs = weights_of(*named.model, named.config),
               .weights = {}};
-  out.weights = nn::initial_tensors(out.specs, 1);
-  return out;
-}
-
-// Conditions in their usual sizes, and weights as those of a checkpoint: none is 0.
-Network make_checkpoint(const NetworkCase& m) {
-  const NamedModel named = model_of(m);
-  const CommonConfig& c = named.config.common();
-  std::vector<nn::Condition> conditions;
-  for (nn::Condition given : named.model->conditions(named.config)) {
-    if (given.rare) continue;
-    if (given.usual.rank() > 0) given.shape = given.usual;
-    conditions.push_back(given);
-  }
-  Network out{.loss = loss_graph({.precond = "eps"}, network_of(*named.model, named.config),
-                                 {.batch = m.batch,
-                                  .image = {c.image_size, c.image_size, c.in_channels},
-                                  .conditions = std::move(conditions)}),
-              .specs = weights_of(*named.model, named.config),
-              .weights = {}};
-  for (const nn::Weight& w : out.specs) out.weights[w.name] = nn::hashed_weight(w);
-  if (m.rank == 0) return out;
-  const adapters::TrainableAdapter adapter(
-      {.part = adapters::Network::Part::denoiser, .model = named.model, .config = named.config},
-      {.sizes = {.rank = m.rank}});
-  out.loss = distribute_products(adapter.adapted(out.loss));
-  out.specs = adapter.weights();
-  for (const nn::Weight& w : out.specs)
-    if (w.trained) out.weights[w.name] = nn::initial_tensor(w, 1);
+  for (const nn::Weight& w : out.specs)  // of a checkpoint none is 0
+    out.weights[w.name] = m.checkpoint ? nn::hashed_weight(w) : nn::initial_tensor(w, 1);
+  if (m.rank > 0) add_adapter(out, named, m.rank);
   return out;
 }
 
@@ -148,9 +143,7 @@ BenchResult bench_large(const Context& context, const NetworkCase& m, const Mode
                         Ceilings& ceilings) {
   const DType dtype = DType::bf16;
   const auto start = std::chrono::steady_clock::now();
-  const NetworkCase batched = with_batch(m, what.batch);
-  const Network network =
-      m.checkpoint ? make_checkpoint(batched) : make_network(batched, {.precond = "eps"});
+  const Network network = make_network(with_batch(m, what.batch), {.precond = "eps"});
   TrainingStep s =
       make_step(network, {.dtype = dtype, .ema = false, .split = split_of(context, what.split)},
                 {.recompute = what.recompute}, context);
