@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/op.h"
 #include "passes/graph_cut.h"
+#include "passes/uses.h"
 
 namespace ebb {
 namespace {
@@ -60,9 +61,7 @@ class Hoister {
 
   Depends depends_of(const Source& s, const std::function<bool(const Source&)>& kept) const {
     if (s.kind == Source::Kind::input) return kept(s) ? Depends::on_kept : Depends::on_more;
-    const bool updated =
-        std::ranges::find(g_.updates(), s.name, &NamedValue::name) != g_.updates().end();
-    return updated ? Depends::on_more : Depends::on_weights;
+    return is_updated(g_, s) ? Depends::on_more : Depends::on_weights;
   }
 
   Depends depends_of(const Node& n) const {

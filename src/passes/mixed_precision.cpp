@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "ops/prim/pointwise/op.h"
+#include "passes/uses.h"
 
 namespace ebb {
 
@@ -24,9 +25,7 @@ bool now_differ(const Graph& g, const Node& n, const std::vector<Value>& in) {
 std::vector<bool> parameter_values(const Graph& g) {
   std::vector<bool> out(static_cast<size_t>(g.values()));
   for (const Source& s : g.sources())
-    out[static_cast<size_t>(s.value)] =
-        s.kind != Source::Kind::input &&
-        std::ranges::find(g.updates(), s.name, &NamedValue::name) == g.updates().end();
+    out[static_cast<size_t>(s.value)] = s.kind != Source::Kind::input && !is_updated(g, s);
   for (const Node& n : g.nodes())
     if (!n.in.empty() &&
         std::ranges::all_of(n.in, [&](int32_t v) { return out[static_cast<size_t>(v)]; }))

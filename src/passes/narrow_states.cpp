@@ -5,6 +5,7 @@
 
 #include "ir/op.h"
 #include "passes/simplify.h"
+#include "passes/uses.h"
 
 namespace ebb {
 namespace {
@@ -45,7 +46,7 @@ class StateNarrower {
 
   bool is_frozen(const Source& s) const {
     return s.kind == Source::Kind::state && g_.type(s.value).dtype == DType::f32 &&
-           std::ranges::find(g_.updates(), s.name, &NamedValue::name) == g_.updates().end();
+           !is_updated(g_, s);
   }
   static bool only_copies(const Node& n) { return n.op->renames || n.op->copy != nullptr; }
 

@@ -1,8 +1,14 @@
 #include "passes/uses.h"
 
+#include <algorithm>
+
 #include "passes/expression_node.h"
 
 namespace ebb {
+
+bool is_updated(const Graph& g, const Source& s) {
+  return std::ranges::find(g.updates(), s.name, &NamedValue::name) != g.updates().end();
+}
 
 std::optional<size_t> end_of(const Graph& g, std::string_view name) {
   for (const NamedValue& o : g.outputs())

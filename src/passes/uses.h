@@ -10,6 +10,9 @@
 
 namespace ebb {
 
+// Whether the graph updates the source: it is not the same in the next run.
+bool is_updated(const Graph& g, const Source& s);
+
 // The number of nodes up to the producer of the output `name`; none if there is no such output.
 std::optional<size_t> end_of(const Graph& g, std::string_view name);
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "core/out_of_memory.h"
 #include "ir/text.h"
+#include "passes/uses.h"
 #include "runtime/plan.h"
 
 namespace ebb {
@@ -33,8 +34,7 @@ Graph WeightStore::as_stored(const Graph& g) const {
 }
 
 bool WeightStore::holds(const Graph& g, const Source& s) const {
-  return s.kind != Source::Kind::input && weights_.contains(s.name) &&
-         std::ranges::find(g.updates(), s.name, &NamedValue::name) == g.updates().end();
+  return s.kind != Source::Kind::input && weights_.contains(s.name) && !is_updated(g, s);
 }
 
 // What is on the host already is no copy on a device that works there.
