@@ -30,7 +30,7 @@ std::vector<Scalar> expression(const Signature& s, std::span<const Scalar> x) {
   const Scalar decayed = p * (1.0 - lr * a.weight_decay);
   const Scalar p1 = decayed - lr * (m1 / x[5]) / (sqrt(v1 / x[6]) + a.eps);
   std::vector<Scalar> out = {select(go, p1, p), select(go, m1, m), select(go, v1, v)};
-  if (x.size() == 10) out.push_back(select(go, x[8] + (1.0 - x[9]) * (p1 - x[8]), x[8]));
+  if (x.size() == 10) out.push_back(select(go, moved_average(x[8], x[9], p1), x[8]));
   return out;
 }
 
@@ -65,6 +65,10 @@ const OpDef& def::adamw() {
                        .examples = examples,
                        .differentiable = false};
   return d;
+}
+
+Scalar moved_average(const Scalar& ema, const Scalar& ema_decay, const Scalar& p) {
+  return ema + (1.0 - ema_decay) * (p - ema);
 }
 
 AdamWResults adamw(const AdamWInputs& in, const AdamW& attrs) {

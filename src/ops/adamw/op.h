@@ -42,4 +42,7 @@ const OpDef& adamw();
 
 AdamWResults adamw(const AdamWInputs& in, const AdamW& attrs);
 
+// The average of a parameter that has become p, as other optimisers have it, too.
+Scalar moved_average(const Scalar& ema, const Scalar& ema_decay, const Scalar& p);
+
 }  // namespace ebb::ops

@@ -7,6 +7,8 @@
 //
 // All elements move by lr: a third to a tenth of AdamW's learning rate, and as much more weight
 // decay (section 5 there).
+#include "ir/expr_inputs.h"
+#include "ops/adamw/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "train/optimizer.h"
 
@@ -19,16 +21,15 @@ Updated update(const UpdateInputs& in) {
   const OptimizerSettings& s = in.settings;
   std::vector<Value> args = {in.p, in.g, in.states[0], in.lr, in.clip};
   if (in.ema) args.insert(args.end(), {in.ema, in.ema_decay});
-  std::vector<Scalar> x;
-  for (size_t i = 0; i < args.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
+  const auto inputs = static_cast<int64_t>(args.size());
+  const std::vector<Scalar> x = inputs_as_scalars(inputs);
   const Scalar &p = x[0], &m = x[2], &lr = x[3], &clip = x[4];
   const Scalar g = clip * x[1], go = less(0.0, clip);
   const Scalar direction = sign(s.beta1 * m + (1 - s.beta1) * g);
   const Scalar p1 = p - lr * (direction + s.weight_decay * p);
   std::vector<Scalar> results = {select(go, p1, p), select(go, s.beta2 * m + (1 - s.beta2) * g, m)};
-  if (in.ema) results.push_back(select(go, x[5] + (1.0 - x[6]) * (p1 - x[5]), x[5]));
-  const Expr formula(static_cast<int64_t>(args.size()), results);
-  const std::vector<Value> out = ops::pointwise(*in.p.graph, {.expr = formula}, args);
+  if (in.ema) results.push_back(select(go, ops::moved_average(x[5], x[6], p1), x[5]));
+  const std::vector<Value> out = ops::pointwise(*in.p.graph, {.expr = Expr(inputs, results)}, args);
   return {out[0], {out[1]}, in.ema ? out[2] : Value{}};
 }
 
