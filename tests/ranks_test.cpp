@@ -249,9 +249,35 @@ TEST(place_collectives, sums_of_gradients__begin_when_they_are_there) {
   for (int i = 0; i < 4; ++i) made.push_back(x = ops::matmul(x, x));
   for (const Value& v : made) g.output(str("y", v.id), ops::all_reduce(v, 2));
   EXPECT_EQ(order_of(g), "mmmmRRRR");
-  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 1})), "mRmRmRmR");
-  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 2 * 256})), "mmRmmR");
+  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 1, .small = 0})), "mRmRmRmR");
+  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 2 * 256, .growing = 0, .small = 0})),
+            "mmRmmR");
   EXPECT_EQ(order_of(place_collectives(g, {})), "mmmmR");
+}
+
+TEST(place_collectives, last_sums__go_in_shrinking_buckets_and_small_ones_with_the_last) {
+  const auto sums_of = [](const std::vector<int64_t>& columns) {
+    Graph g;
+    const Value x = g.input("x", {DType::f32, {8, 8}});
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const Value y = g.input(str("y", i), {DType::f32, {8, columns[i]}});
+      g.output(str("z", i), ops::all_reduce(ops::matmul(x, y), 2));
+    }
+    return g;
+  };
+  EXPECT_EQ(order_of(place_collectives(sums_of(std::vector<int64_t>(8, 8)),
+                                       {.bucket = 8 * 256, .growing = 3, .small = 0})),
+            "mRmmmmRmmRmR");
+  EXPECT_EQ(order_of(place_collectives(sums_of({8, 1, 8}), {.bucket = 1, .small = 0})), "mRmRmR");
+  EXPECT_EQ(order_of(place_collectives(sums_of({8, 1, 8}), {.bucket = 1, .small = 33})), "mRmmRR");
+  Graph g;  // a later sum of another kind changes nothing
+  const Value x = g.input("x", {DType::f32, {8, 8}});
+  for (const int64_t columns : {1, 8}) {
+    const Value y = g.input(str("y", columns), {DType::f32, {8, columns}});
+    g.output(str("z", columns), ops::reduce_scatter(ops::matmul(x, y), 2));
+  }
+  g.output("last", ops::all_reduce(ops::matmul(x, ops::matmul(x, x)), 2));
+  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 1, .small = 33})), "mmSSmmR");
 }
 
 TEST(place_collectives, sum_that_is_read_at_once__does_not_wait_for_others) {
@@ -284,10 +310,34 @@ TEST(place_collectives, weights__are_gathered_ahead_of_their_readers_and_again) 
   g.output("y", x);
   EXPECT_EQ(order_of(g), "GGGmmmmmm");
   EXPECT_EQ(order_of(place_collectives(g, {})), "Gmmmmmm");
-  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 1})), "GGmGmmmmm");
-  const Graph again = place_collectives(g, {.bucket = 1, .again_after = "loss"});
-  EXPECT_EQ(order_of(again), "GGmGmGmGmGmm");
+  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 1, .small = 0})), "GGGmmmmmm");
+  const Graph again = place_collectives(g, {.bucket = 1, .small = 0, .again_after = "loss"});
+  EXPECT_EQ(order_of(again), "GGGmGmGmGmmm");
   verify(again, "place_collectives");
+}
+
+// A product of x with each of the weights, which the ranks hold in parts of so many rows of 32
+// bytes.
+Graph products_with(const std::vector<int64_t>& rows) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {8, 8}});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Value part = g.source(Source::Kind::param, str("w", i), {DType::f32, {rows[i], 8}});
+    g.output(str("y", i), ops::matmul(x, ops::all_gather(part, 2), {.trans_b = true}));
+  }
+  return g;
+}
+
+TEST(place_collectives, first_gathered_weights__come_in_growing_buckets) {
+  const Graph g = products_with(std::vector<int64_t>(8, 4));  // of 256 bytes
+  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 8 * 256, .growing = 3, .small = 0})),
+            "GGGmGmmmmmmm");
+}
+
+TEST(place_collectives, small_gathered_weights__come_first) {
+  const Graph g = products_with({4, 4, 4, 1});
+  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 1, .small = 0})), "GGGmGmmm");
+  EXPECT_EQ(order_of(place_collectives(g, {.bucket = 1, .small = 65})), "GGGGmmmm");
 }
 
 }  // namespace

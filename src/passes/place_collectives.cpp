@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
 
 #include "ir/op.h"
@@ -31,15 +32,8 @@ struct Member {
 
 struct Bucket {
   std::vector<Member> members;
-  int64_t bytes = 0, limit = never;
+  int64_t bytes = 0;
   int64_t at = 0;  // eager: emitted behind this node; ahead: before it
-
-  void add(const Member& m) {
-    members.push_back(m);
-    bytes += m.bytes;
-    limit = std::min(limit, m.limit);
-    at = m.key;
-  }
 };
 
 class Placing {
@@ -142,18 +136,20 @@ class Placing {
     return std::max(in, out);
   }
 
-  // In the order of their keys; a bucket takes members until it is full, or one could come too
-  // late.
-  std::vector<Bucket> buckets_of(std::vector<Member> members) const {
-    std::ranges::stable_sort(members, {}, &Member::key);
+  // Takes members as they come, those that nothing hides first: buckets grow from there.
+  std::vector<Bucket> buckets_of(const std::vector<Member>& members) const {
     std::vector<Bucket> out;
     for (const Member& m : members) {
-      const auto open = std::ranges::find_if(
-          out.rbegin(), out.rend(), [&](const Bucket& b) { return alike(b.members.front(), m); });
-      if (open != out.rend() && open->bytes + m.bytes <= how_.bucket && m.key < open->limit)
-        open->add(m);
-      else
-        out.emplace_back().add(m);
+      const auto is_alike = [&](const Bucket& b) { return alike(b.members.front(), m); };
+      const int64_t index = std::ranges::count_if(out, is_alike) - 1;
+      const int64_t full = how_.bucket >> std::max<int64_t>(0, how_.growing - index);
+      auto open = std::find_if(out.rbegin(), out.rend(), is_alike);
+      if (open == out.rend() || open->at >= m.limit || open->bytes + m.bytes > full) {
+        out.push_back({.at = m.key});
+        open = out.rbegin();
+      }
+      open->members.push_back(m);
+      open->bytes += m.bytes;
     }
     return out;
   }
@@ -163,6 +159,15 @@ class Placing {
            a.part == b.part;
   }
 
+  // The last key of a member that `m` may share a bucket with.
+  int64_t last_key_beside(const Member& m, const std::vector<Member>& members) const {
+    int64_t last = m.key;
+    for (const Member& other : members)
+      if (other.key < m.limit && alike(other, m)) last = std::max(last, other.key);
+    return last;
+  }
+
+  // Small members are exchanged with the last of their kind.
   std::vector<Bucket> eager_buckets() const {
     std::vector<Member> members;
     for (size_t i = 0; i < kind_.size(); ++i) {
@@ -176,14 +181,19 @@ class Placing {
       m.bytes = bytes_of(node(i));
       members.push_back(m);
     }
-    std::vector<Bucket> out = buckets_of(std::move(members));
+    for (Member& m : members)
+      if (m.bytes < how_.small) m.key = last_key_beside(m, members);
+    std::ranges::stable_sort(members, std::greater<>(), &Member::key);
+    std::vector<Bucket> out = buckets_of(members);
     std::ranges::stable_sort(out, {}, &Bucket::at);
     return out;
   }
 
-  // Each begins where the one before it is first read.
+  // Each begins where the one before its neighbour is first read. Small members of a part of the
+  // step come with its first.
   std::vector<Bucket> ahead_buckets() const {
     std::vector<Member> members;
+    std::array<int64_t, parts> first = {never, never};
     for (size_t i = 0; i < kind_.size(); ++i)
       for (size_t part = 0; kind_[i] == Kind::ahead && part < parts; ++part) {
         Member m{.node = i, .part = part, .key = never, .limit = never};
@@ -191,11 +201,15 @@ class Placing {
           m.key = std::min(m.key, first_[static_cast<size_t>(v)][part]);
         if (m.key == never) continue;  // not read in this part
         m.bytes = bytes_of(node(i));
+        first[part] = std::min(first[part], m.key);
         members.push_back(m);
       }
-    std::vector<Bucket> out = buckets_of(std::move(members));
-    for (size_t b = 0; b < out.size(); ++b)
-      out[b].at = b == 0 ? -1 : out[b - 1].members.front().key;
+    for (Member& m : members)
+      if (m.bytes < how_.small) m.key = first[m.part];
+    std::ranges::stable_sort(members, {}, &Member::key);
+    std::vector<Bucket> out = buckets_of(members);
+    constexpr size_t ahead = 2;  // a bucket may wait for a kernel of hundreds of microseconds
+    for (size_t b = out.size(); b-- > 0;) out[b].at = b < ahead ? -1 : out[b - ahead].at;
     return out;
   }
 

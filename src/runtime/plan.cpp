@@ -45,12 +45,17 @@ std::vector<NodeMemory> memory_of(const std::vector<ChosenKernel>& nodes) {
 std::optional<Fitted> Plan::fitted(const std::vector<ChosenKernel>& nodes, const Recompute& r,
                                    LoweringMode mode) {
   constexpr int32_t reach = 16;  // of 4 to 64 as fast as any for U-Nets; costs 2 % of memory
+  // A collective may have to wait for those before it: with 16 as well, a block of a transformer
+  // waited for the collectives of the one before, whose gradients it took the memory of.
+  constexpr int32_t reach_of_collectives = 64;
   std::vector<NodeMemory> facts = memory_of(nodes);
   std::vector<std::optional<SideStream>> side_stream(nodes.size());
   if (context_.device->has_side_stream()) side_stream = side_stream_nodes(graph_, facts, reach);
   for (size_t i = 0; i < facts.size(); ++i) {
     if (mode == LoweringMode::blocks && side_stream[i] == SideStream::compute) side_stream[i] = {};
-    if (side_stream[i]) facts[i].extended_lifetime = reach;
+    if (side_stream[i])
+      facts[i].extended_lifetime =
+          side_stream[i] == SideStream::collectives ? reach_of_collectives : reach;
   }
   std::optional<Fitted> out = fit(graph_, facts, r, mode, context_.free_memory());
   if (!out) return out;

@@ -77,9 +77,9 @@ class Exchange final : public Communicator {
     };
     each_round(operands, part, 1, [&](const Round& round) {
       push(round);
-      link_->barrier();
+      meet(Flag::full);
       sum(round, true);
-      link_->barrier();
+      meet(Flag::summed);
       pull(round, others());
     });
   }
@@ -87,17 +87,15 @@ class Exchange final : public Communicator {
   void reduce_scatter(std::span<const Operand> operands) override {
     each_round(operands, count_of, ranks_, [&](const Round& round) {
       push(round);
-      link_->barrier();
+      meet(Flag::full);
       sum(round, false);
-      link_->barrier();
     });
   }
 
   void all_gather(std::span<const Operand> operands) override {
     each_round(operands, count_of, ranks_, [&](const Round& round) {
-      link_->barrier();
       offer(round, rank_);
-      link_->barrier();
+      meet(Flag::full);
       pull(round, others());
     });
   }
@@ -105,9 +103,8 @@ class Exchange final : public Communicator {
   // An operand is the part of rank 0.
   void broadcast(std::span<const Operand> operands) override {
     each_round(operands, count_of, 1, [&](const Round& round) {
-      link_->barrier();
       if (rank_ == 0) offer(round, 0);
-      link_->barrier();
+      meet(Flag::full);
       if (rank_ != 0) pull(round, {0});
     });
   }
@@ -123,8 +120,16 @@ class Exchange final : public Communicator {
     for (const Operand& o : operands)
       all.push_back({static_cast<const std::byte*>(o.in), static_cast<std::byte*>(o.out), part(o),
                      o.count * times, o.dtype});
-    for (const Round& round : rounds_of(all, link_->slot_bytes())) exchange(round);
+    // Whether the slots are free is asked where they are filled, and told where they are read: what
+    // lies between two collectives hides the way of that flag.
+    for (const Round& round : rounds_of(all, link_->slot_bytes())) {
+      link_->sync({.wait = Flag::free});
+      exchange(round);
+      link_->sync({.raise = Flag::free});
+    }
   }
+
+  void meet(Flag flag) { link_->sync({.raise = flag, .wait = flag}); }
 
   // From the next one on: all of them begin with another.
   std::vector<int64_t> others() const {

@@ -6,11 +6,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "core/communicator.h"
 
 namespace ebb::cuda::peers {
+
+// What a rank tells all others, by a flag for each at each of them.
+enum class Flag : uint8_t {
+  free,    // it has read all that it wants of the slots, theirs and its own
+  full,    // what it puts into slots is there
+  summed,  // its sum is
+};
+constexpr int flags = 3;
 
 // What an exchange needs of the devices. Each rank has staging memory that all of them reach, a
 // slot for every rank, and a packing buffer for every rank that it alone reaches, as large as a
@@ -45,9 +54,13 @@ class Link {
   // By thread blocks, all at once; both sides are this rank's.
   virtual void move(std::span<const Move> moves) = 0;
   virtual void sum(std::span<const Sum> sums) = 0;
-  // What all ranks enqueued before it ends before what any of them enqueues behind it. Called in
-  // pairs: two phases take turns, also in a graph that is replayed.
-  virtual void barrier() = 0;
+  // Behind all before it, raises this rank's flag at every other; then waits until all of theirs
+  // are raised here, and lowers them. A flag that is raised is waited for before it is raised
+  // again, also in a graph that is replayed. At the beginning `free` is raised everywhere.
+  struct Sync {
+    std::optional<Flag> raise = {}, wait = {};
+  };
+  virtual void sync(const Sync& s) = 0;
   virtual std::string description() const = 0;
 };
 

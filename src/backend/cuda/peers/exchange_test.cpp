@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <barrier>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -21,10 +21,18 @@ constexpr int64_t slots[] = {48, 512};
 
 struct Host {
   Host(int64_t n, int64_t slot_bytes)
-      : ranks(n), slot(slot_bytes), staging(static_cast<size_t>(n * n * slot)), meet(n) {}
+      : ranks(n), slot(slot_bytes), staging(static_cast<size_t>(n * n * slot)) {
+    for (size_t i = 0; i < raised.size(); ++i)  // Flag::free is the first kind
+      raised[i] = static_cast<int64_t>(i) < n * n;
+  }
+  // By kind, by the rank that waits, by the rank that raises it.
+  std::atomic<bool>& flag(Flag f, int64_t owner, int64_t writer) {
+    return raised[static_cast<size_t>((static_cast<int64_t>(f) * ranks + owner) * ranks + writer)];
+  }
   int64_t ranks, slot;
   std::vector<std::byte> staging;
-  std::barrier<> meet;
+  std::vector<std::atomic<bool>> raised =
+      std::vector<std::atomic<bool>>(static_cast<size_t>(flags * ranks * ranks));
 };
 
 class HostLink final : public Link {
@@ -53,7 +61,16 @@ class HostLink final : public Link {
         if (s.keep_in_slot) reinterpret_cast<float*>(slot(rank_, rank_) + s.offset)[i] = total;
       }
   }
-  void barrier() override { host_.meet.arrive_and_wait(); }
+  void sync(const Sync& s) override {
+    for (int64_t r = 0; r < host_.ranks; ++r) {
+      if (!s.raise || r == rank_) continue;
+      EXPECT_FALSE(host_.flag(*s.raise, r, rank_).exchange(true)) << "a lost flag";
+    }
+    for (int64_t r = 0; r < host_.ranks; ++r) {
+      if (!s.wait || r == rank_) continue;
+      while (!host_.flag(*s.wait, rank_, r).exchange(false)) std::this_thread::yield();
+    }
+  }
 
  private:
   Host& host_;

@@ -6,8 +6,8 @@ namespace ebb::cuda::peers {
 namespace {
 
 constexpr int threads = 256;
-constexpr int max_entries = 64;  // entries of a launch: parameters are at most 4 KB
-constexpr int accesses = 4;      // of a thread
+constexpr int max_entries = 256;  // of a launch: parameters of up to 32 KB, since CUDA 12.1
+constexpr int accesses = 4;       // of a thread
 constexpr int64_t per_block = int64_t{threads} * accesses;
 
 struct Sum {
@@ -36,8 +36,11 @@ struct Params {
 // The entry that this block has a part of.
 template <class Entry>
 __device__ __forceinline__ const Entry& own_entry(const Params<Entry>& p) {
-  int n = 0;
-  while (n + 1 < p.entries && static_cast<int>(blockIdx.x) >= p.entry[n + 1].first_block) ++n;
+  int n = 0, end = p.entries;
+  while (end - n > 1) {
+    const int middle = (n + end) / 2;
+    (static_cast<int>(blockIdx.x) >= p.entry[middle].first_block ? n : end) = middle;
+  }
   return p.entry[n];
 }
 

@@ -35,13 +35,13 @@ INSTANTIATE_TEST_SUITE_P(cuda, PeerKernels, testing::Values("cuda"));
 
 // More entries than a launch takes, of lengths with and without a tail, at any byte.
 TEST_P(PeerKernels, moves) {
-  std::vector<uint8_t> from(1 << 16);
+  std::vector<uint8_t> from(1 << 18);
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint8_t>(i * 7 + i / 256);
   uint8_t* const in = on_device(from);
   uint8_t* const out = on_device(std::vector<uint8_t>(from.size()));
   std::vector<uint8_t> wanted(from.size());
   std::vector<Link::Move> moves;
-  for (size_t n = 0; n < 150; ++n) {
+  for (size_t n = 0; n < 600; ++n) {
     const size_t at = n * 400, bytes = n * 37 % 390, shift = n % 3 == 0 ? 0 : n % 5;
     moves.push_back({out + at, in + at + shift, static_cast<int64_t>(bytes)});
     std::copy_n(from.begin() + static_cast<int64_t>(at + shift), bytes,

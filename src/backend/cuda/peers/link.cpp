@@ -46,7 +46,7 @@ class PeerLink final : public Link {
         rank_(group.rank()),
         ranks_(group.ranks()),
         slot_bytes_(staging_bytes / ranks_ / alignment * alignment),
-        own_(ranks_ * slot_bytes_ + (2 * ranks_ + 1) * word),
+        own_(ranks_ * slot_bytes_ + flags * ranks_ * word),
         packing_(ranks_ * slot_bytes_) {}
   ~PeerLink() override {
     if (!linked_) return;
@@ -55,8 +55,7 @@ class PeerLink final : public Link {
       return;
     }
     try {  // others may still read what is here
-      barrier();
-      barrier();
+      sync({.wait = Flag::free});
       cudaStreamSynchronize(device_.stream());
     } catch (const std::exception&) {
       // the process ends, and CUDA with it
@@ -66,15 +65,15 @@ class PeerLink final : public Link {
   PeerLink& operator=(const PeerLink&) = delete;
 
   std::string handle() const { return own_.handle(); }
-  // `handles`: of all ranks. Throws Error.
+  // `handles`: of all ranks. Tells them that the slots are free, and finds out by it whether the
+  // driver raises flags in their memory. Throws Error.
   void map(const std::vector<std::string>& handles) {
     for (int64_t r = 0; r < ranks_; ++r) {
       if (r != rank_) mapped_.emplace_back(handles[static_cast<size_t>(r)]);
       memory_.push_back(r == rank_ ? own_.data() : mapped_.back().data());
     }
-    const uint32_t one = 1;
-    check(cudaMemcpy(signal(), &one, sizeof one, cudaMemcpyHostToDevice), "preparing signals");
-    check(cudaDeviceSynchronize(), "preparing signals");
+    sync({.raise = Flag::free});
+    device_.synchronize();
   }
 
   // Every rank has mapped all memory: from here on others wait for this one.
@@ -99,53 +98,58 @@ class PeerLink final : public Link {
                  {own_.data(), slot_bytes_, static_cast<int>(rank_), static_cast<int>(ranks_)},
                  device_);
   }
-  // Signals every other rank, waits for their signals, and clears them. A rank that is ahead
-  // signals the other phase next, and waits behind it.
-  void barrier() override {
-    if (ranks_ == 1) return;
-    for (int64_t r = 0; r < ranks_; ++r)
-      if (r != rank_) copy({flag(r, rank_), signal(), word});
-    std::vector<CUstreamBatchMemOpParams> operations, clears;
+  void sync(const Sync& s) override {
+    std::vector<CUstreamBatchMemOpParams> operations, waits, clears;
     for (int64_t r = 0; r < ranks_; ++r) {
       if (r == rank_) continue;
-      const auto here = reinterpret_cast<CUdeviceptr>(flag(rank_, r));
-      auto& wait = operations.emplace_back().waitValue;
-      wait.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
-      wait.address = here;
-      wait.value = 1;
-      wait.flags = memory_operations_.wait_flags;
-      auto& clear = clears.emplace_back().writeValue;
-      clear.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
-      clear.address = here;
+      if (s.raise) operations.push_back(write(flag(*s.raise, r, rank_), 1));
+      if (!s.wait) continue;
+      waits.push_back(wait_for(flag(*s.wait, rank_, r), memory_operations_.wait_flags));
+      clears.push_back(write(flag(*s.wait, rank_, r), 0));
     }
+    operations.insert(operations.end(), waits.begin(), waits.end());
     operations.insert(operations.end(), clears.begin(), clears.end());
+    if (operations.empty()) return;
     const CUresult result = memory_operations_.batch(
         device_.stream(), static_cast<unsigned>(operations.size()), operations.data(), 0);
     require(result == CUDA_SUCCESS, "cuda: waiting for other ranks failed on GPU ", device_.index(),
             " (CUDA's error ", static_cast<int>(result),
             "); EBB_COLLECTIVES=nccl exchanges another way");
-    odd_phase_ = !odd_phase_;
   }
 
  private:
-  // Flags lie behind the slots: two phases, each by rank, and the word that is copied to signal.
-  std::byte* flags(int64_t owner) const { return slot(owner, ranks_); }
-  std::byte* flag(int64_t owner, int64_t writer) const {
-    return flags(owner) + ((odd_phase_ ? ranks_ : 0) + writer) * word;
+  // Flags lie behind the slots, by kind and by the rank that raises them.
+  std::byte* first_flag(int64_t owner) const { return slot(owner, ranks_); }
+  std::byte* flag(Flag f, int64_t owner, int64_t writer) const {
+    return first_flag(owner) + (static_cast<int64_t>(f) * ranks_ + writer) * word;
   }
-  std::byte* signal() const { return flags(rank_) + 2 * ranks_ * word; }
+  static CUstreamBatchMemOpParams write(std::byte* to, uint32_t value) {
+    CUstreamBatchMemOpParams out{};
+    out.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    out.writeValue.address = reinterpret_cast<CUdeviceptr>(to);
+    out.writeValue.value = value;
+    return out;
+  }
+  static CUstreamBatchMemOpParams wait_for(std::byte* at, unsigned wait_flags) {
+    CUstreamBatchMemOpParams out{};
+    out.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    out.waitValue.address = reinterpret_cast<CUdeviceptr>(at);
+    out.waitValue.value = 1;
+    out.waitValue.flags = wait_flags;
+    return out;
+  }
 
   // Lets what waits for other ranks go on, whatever lies in the slots: an Error is on its way, and
   // streams that wait for ever would keep the process from ending.
   void release() const {
     cudaStream_t other = nullptr;
-    const std::vector<uint32_t> signals(static_cast<size_t>(2 * ranks_), 1);
+    const std::vector<uint32_t> signals(static_cast<size_t>(flags * ranks_), 1);
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     if (cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking) != cudaSuccess) return;
     while (cudaStreamQuery(device_.stream()) == cudaErrorNotReady &&
            std::chrono::steady_clock::now() < end) {
-      cudaMemcpyAsync(flags(rank_), signals.data(), signals.size() * word, cudaMemcpyHostToDevice,
-                      other);
+      cudaMemcpyAsync(first_flag(rank_), signals.data(), signals.size() * word,
+                      cudaMemcpyHostToDevice, other);
       cudaStreamSynchronize(other);
     }
     cudaStreamDestroy(other);
@@ -157,7 +161,6 @@ class PeerLink final : public Link {
   SharedMemory own_, packing_;
   std::vector<MappedMemory> mapped_;
   std::vector<std::byte*> memory_;  // by rank
-  bool odd_phase_ = false;          // of the next barrier
   bool linked_ = false;
 };
 
