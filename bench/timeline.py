@@ -108,10 +108,11 @@ def figures(step, end):
     busy = length(union((e.start, e.end) for e in network))
     any_busy = length(union((e.start, min(e.end, end)) for e in step))
     whole = end - step[0].start
-    return {"step": whole, "network": busy, "exchange": any_busy - busy,
-            "nothing": whole - any_busy, "copies": sum(e.end - e.start for e in copies), "bytes": sum(e.bytes for e in copies),
-            "exchange's kernels": sum(e.end - e.start for e in exchange if e.kind == "kernel"),
-            }, gaps_of(network, end)
+    values = {"step": whole, "network": busy, "exchange": any_busy - busy,
+              "nothing": whole - any_busy, "copies": sum(e.end - e.start for e in copies),
+              "bytes": sum(e.bytes for e in copies),
+              "exchange's kernels": sum(e.end - e.start for e in exchange if e.kind == "kernel")}
+    return values, gaps_of(network, end)
 
 
 def measure(args, gpus, library, folder):
