@@ -1,4 +1,5 @@
 // ebb: trains diffusion models and samples from them. One file a command in commands/.
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -205,6 +206,7 @@ void limit_spinning(char** argv) {
 
 int main(int argc, char** argv) {
   limit_spinning(argv);
+  prctl(PR_SET_NAME, "ebb");  // for ps and pkill: what was started as /proc/self/exe is called exe
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a run without a checkpoint
   const ebb::train::SignalThread takes_signals;
   return ebb::cli::exit_code([&] { return ebb::cli::run_main(argc, argv); });

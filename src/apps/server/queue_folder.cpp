@@ -26,6 +26,25 @@ std::string* place_of(JobSpec& spec, const std::string& field) {
   return nullptr;
 }
 
+io::PictureFormat format_of(const Json& number) {
+  constexpr int64_t formats = 3;
+  const auto n = number.get<int64_t>();
+  require(n >= 0 && n < formats, subject, ": format must be 0 to ", formats - 1, ", not ", n);
+  return static_cast<io::PictureFormat>(n);
+}
+
+// The name of an input, which becomes a part of a file's name here.
+std::string input_of(const Json& name) {
+  auto out = name.get<std::string>();
+  const bool is_plain = !out.empty() && out.size() <= 64 && std::ranges::all_of(out, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
+  require(is_plain, subject, ": an input's name must be 1 to 64 letters, digits, _ and -, not \"",
+          out, "\"");
+  return out;
+}
+
 std::shared_ptr<Job> read_job(const fs::path& path) {
   const std::string text = io::read_whole_file(path.string(), subject, int64_t{16} << 20);
   const Json j = Json::parse(text, nullptr, false);
@@ -40,14 +59,14 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   job->of_before = true;
   s.kind = j.at("kind") == "upscale" ? JobKind::upscale : JobKind::generate;
   s.client = j.at("client").get<std::string>();
-  s.format = static_cast<io::PictureFormat>(j.at("format").get<int>());
+  s.format = format_of(j.at("format"));
   s.quality = j.at("quality").get<int>();
   s.shown = j.at("shown");
   for (const auto& name : j.at("given")) s.given.insert(name.get<std::string>());
+  for (const auto& name : j.at("inputs")) s.inputs.push_back({input_of(name), {}});
   cli::set_settings(s.flags.settings(true), s.flags.diffusion, j.at("settings").dump(),
                     std::string(subject));
   set_fields_json(fields_of(s.upscale), j.at("upscale").dump(), subject);
-  for (const auto& field : j.at("inputs")) s.inputs.push_back({field.get<std::string>(), {}});
   return job;
 }
 
@@ -106,7 +125,7 @@ std::vector<std::shared_ptr<Job>> read_jobs(const std::string& folder,
       out.push_back(read_job(entry.path()));
       known.insert(out.back()->file);
     } catch (const std::exception& e) {
-      if (says) says(str(e.what(), "; it is left there"));
+      if (says) says(str(e.what(), "; it is left there  ", entry.path().string()));
       known.insert(entry.path().stem().string());
     }
   }

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double seconds_in_memory = 3600;
-constexpr size_t most_in_memory = size_t{512} << 20, most_thumbs = 1000;
+constexpr size_t most_in_memory = size_t{512} << 20, most_thumbs = 1000, most_facts = 10000;
 constexpr int64_t thumb_side = 256;
 constexpr int thumb_quality = 80;
 
@@ -171,16 +171,23 @@ std::optional<std::string> Store::bytes(std::string_view id) {
   }
   const Descriptor file(
       ::openat(directory_.number(), file_name(*p).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (file.number() < 0 && errno == ENOENT) {  // somebody else took it away
+    const std::lock_guard lock(mutex_);
+    pictures_.erase(p->id);
+    return {};
+  }
+  const auto fails = [&] {
+    fail("serve: --out: a picture cannot be read (", std::strerror(errno), ")  ", file_name(*p));
+  };
+  if (file.number() < 0) fails();
   std::string out;
   char part[65536];
-  for (ssize_t n = 1; file.number() >= 0 && n > 0;) {
-    n = ::read(file.number(), part, sizeof part);
+  while (true) {
+    const ssize_t n = ::read(file.number(), part, sizeof part);
+    if (n == 0) return out;
     if (n > 0) out.append(part, static_cast<size_t>(n));
+    if (n < 0 && errno != EINTR) fails();
   }
-  if (!out.empty()) return out;
-  const std::lock_guard lock(mutex_);  // somebody else took it away
-  pictures_.erase(p->id);
-  return {};
 }
 
 std::optional<std::string> Store::thumb(std::string_view id) {
@@ -219,6 +226,7 @@ std::optional<PictureFacts> Store::facts(std::string_view id) {
     // a broken file has none
   }
   const std::lock_guard lock(mutex_);
+  if (facts_.size() >= most_facts) facts_.clear();
   facts_[std::string(id)] = out;
   return out;
 }

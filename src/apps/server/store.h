@@ -50,7 +50,7 @@ class Store {
   // The id of a picture in the folder; "": there is none.
   std::string with_tag(std::string_view tag) const;
   std::optional<StoredPicture> find(std::string_view id) const;
-  // None where it is gone.
+  // None where it is gone. Throws Error for a file that cannot be read.
   std::optional<std::string> bytes(std::string_view id);
   // JPEG of at most so many pixels a side. Throws Error for a file that is broken.
   std::optional<std::string> thumb(std::string_view id);
