@@ -122,6 +122,14 @@ TEST_F(Clients, kobold_lite__numbers_as_floats_and_zeros) {
   EXPECT_EQ(server_.post("/sdapi/v1/interrogate", {{"image", "x"}}).status, 404);
 }
 
+TEST_F(Clients, memory__of_the_host_is_partly_in_use) {
+  const json ram = server_.get("/sdapi/v1/memory").json()["ram"];
+  const int64_t free = ram["free"], used = ram["used"], total = ram["total"];
+  EXPECT_GT(free, 0);
+  EXPECT_GT(used, 0) << "by this program";
+  EXPECT_EQ(free + used, total);
+}
+
 TEST_F(Clients, sampler_names__have_a_schedule_behind_them_or_not) {
   for (const auto& [name, sampler, schedule] :
        {std::tuple{"DPM++ 2M Karras", "DPM++ 2M Karras", ""},

@@ -1,4 +1,6 @@
 // A1111's API: what there is to choose from.
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "apps/server/sdapi/request.h"
@@ -133,8 +135,10 @@ void refresh(const Call& c) {
 
 void memory(const Call& c) {
   const int64_t free = free_host_memory();
+  const int64_t total =
+      std::max<int64_t>(free, ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
   const Json pair = {{"current", 0}, {"peak", 0}};
-  c.reply({{"ram", {{"free", free}, {"used", 0}, {"total", free}}},
+  c.reply({{"ram", {{"free", free}, {"used", total - free}, {"total", total}}},
            {"cuda",
             {{"system", {{"free", 0}, {"used", 0}, {"total", 0}}},
              {"active", pair},
