@@ -12,8 +12,8 @@ those that the many have, at the same time.
 PyTorch is compiled and captured into a CUDA graph, its fastest way; under DistributedDataParallel,
 too, where that works, and else compiled. Needs build/ebb with CUDA, NCCL where GPUs do not reach
 each other, and for the other side a Python with PyTorch (--python; --only ebb leaves it out).
-Prints a table and appends JSON lines to bench/results/ranks.jsonl. The exit code is 0 only if there
-is a figure for everything.
+Prints a table and appends JSON lines to bench/results/ranks.jsonl; those of a run share a
+`machine`. The exit code is 0 only if there is a figure for everything.
 """
 
 import argparse
@@ -129,6 +129,7 @@ def gpu_name():
 def main():
     args = arguments()
     whole, gpu = True, gpu_name()
+    args.machine = f"{max(args.gpus)} x {gpu.removeprefix('NVIDIA ')}, {time.strftime('%H:%M')}"
     for case in args.cases:
         found = {side: [] for side in sides(args)}
         for _ in range(args.rounds):
@@ -168,7 +169,7 @@ def report(args, case, gpu, found):
                    if each and "ebb" in name else {}),
                 **({"share": args.share} if args.share else {}),
                 **({"mode": found[name, gpus][-1]["mode"]} if "torch" in name else {}),
-                "link": os.environ.get("EBB_COLLECTIVES", "auto"),
+                "link": os.environ.get("EBB_COLLECTIVES", "auto"), "machine": args.machine,
                 "time": time.strftime("%Y-%m-%d")}
         with args.out.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line) + "\n")

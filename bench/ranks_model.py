@@ -121,7 +121,10 @@ def plot(path, points):
     """Speed of a GPU in per cent of what one alone has, by the number of GPUs, as SVG: measured as
     discs, the model as rings."""
     per_byte, latency = fit(points)
-    at = lambda ranks, percent: (70 + 130 * math.log2(ranks), 20 + 9 * (105 - percent))
+
+    def at(ranks, percent):
+        return 70 + 130 * math.log2(ranks), 20 + 9 * (105 - percent)
+
     out = ['<svg xmlns="http://www.w3.org/2000/svg" width="560" height="270" '
            'font-family="sans-serif" font-size="13">',
            '<rect width="560" height="270" fill="#fff"/>']

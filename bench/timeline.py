@@ -7,10 +7,10 @@ For each number of GPUs, means over the last steps and over ranks, in millisecon
   step      from the begin of a step to that of the next (tracing lengthens it a little)
   network   some kernel of the network, the loss or the optimiser runs
   exchange  none does, but a kernel or a copy of the exchange between GPUs
-  nothing   neither: barriers between ranks, gaps between kernels
+  nothing   neither: waits for other ranks, gaps between kernels
 and beside it the time and the bytes of the copies, the time of the exchange's kernels, and the
-longest gaps of the network. Needs a program with CUDA, g++ and CUDA's
-headers with CUPTI (--cuda), or --library, compiled elsewhere.
+longest gaps of the network. Needs a program with CUDA, g++ and CUDA's headers with CUPTI (--cuda),
+or --library, compiled elsewhere.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 // Jobs as files: what a queue that survives the process reads again.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "apps/cli/settings_file.h"
@@ -27,9 +28,9 @@ std::string* place_of(JobSpec& spec, const std::string& field) {
 }
 
 io::PictureFormat format_of(const Json& number) {
-  constexpr int64_t formats = 3;
+  constexpr auto last = static_cast<int64_t>(io::PictureFormat::webp);
   const auto n = number.get<int64_t>();
-  require(n >= 0 && n < formats, subject, ": format must be 0 to ", formats - 1, ", not ", n);
+  require(n >= 0 && n <= last, subject, ": format must be 0 to ", last, ", not ", n);
   return static_cast<io::PictureFormat>(n);
 }
 
@@ -37,8 +38,7 @@ io::PictureFormat format_of(const Json& number) {
 std::string input_of(const Json& name) {
   auto out = name.get<std::string>();
   const bool is_plain = !out.empty() && out.size() <= 64 && std::ranges::all_of(out, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-';
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
   });
   require(is_plain, subject, ": an input's name must be 1 to 64 letters, digits, _ and -, not \"",
           out, "\"");

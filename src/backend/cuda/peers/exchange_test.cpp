@@ -22,8 +22,8 @@ constexpr int64_t slots[] = {48, 512};
 struct Host {
   Host(int64_t n, int64_t slot_bytes)
       : ranks(n), slot(slot_bytes), staging(static_cast<size_t>(n * n * slot)) {
-    for (size_t i = 0; i < raised.size(); ++i)  // Flag::free is the first kind
-      raised[i] = static_cast<int64_t>(i) < n * n;
+    for (int64_t owner = 0; owner < n; ++owner)
+      for (int64_t writer = 0; writer < n; ++writer) flag(Flag::free, owner, writer) = true;
   }
   // By kind, by the rank that waits, by the rank that raises it.
   std::atomic<bool>& flag(Flag f, int64_t owner, int64_t writer) {
