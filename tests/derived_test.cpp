@@ -397,7 +397,7 @@ TEST_P(Kernels, equals_its_reference) {
 std::string kind_of(const Signature& s) {
   std::string name(s.op->name);
   if (!s.op->contraction) return name;
-  if (s.op->contraction(s).products > 1) name += "_shortcut";
+  if (s.op->contraction(s).products > 1) name += "_sum";
   constexpr const char* kinds[] = {"", "_scaled", "_activated", "_activation_grad", "_gated"};
   const auto form = ops::epilogue_form(s);
   return form ? name + kinds[static_cast<size_t>(form->kind)] : "none";
@@ -428,8 +428,9 @@ TEST_P(Sm90Examples, reach_the_kernels) {
 
 INSTANTIATE_TEST_SUITE_P(cuda, Sm90Examples,
                          testing::Values("matmul", "matmul_activated", "matmul_activation_grad",
-                                         "matmul_gated", "matmul_scaled", "conv2d",
-                                         "conv2d_shortcut", "conv2d_dx", "conv2d_dw"),
+                                         "matmul_gated", "matmul_scaled", "matmul_sum",
+                                         "matmul_sum_gated", "conv2d", "conv2d_sum", "conv2d_dx",
+                                         "conv2d_dw"),
                          [](const auto& info) { return info.param; });
 
 INSTANTIATE_TEST_SUITE_P(derived, Kernels, testing::ValuesIn(kernel_cases("cpu")), name_of_case);

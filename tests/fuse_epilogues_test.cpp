@@ -370,6 +370,70 @@ const OpDef& row_products() {
   return d;
 }
 
+// ---- further products ------------------------------------------------------------------------
+
+// A layer, its adapter beside it.
+struct Adapted {
+  Graph g;
+  Value x = g.input("x", f32({2, 3, 4}));
+  Value whole(Value v, Value bias = {}) {
+    return ops::linear(v, g.source(Source::Kind::param, "w", f32({4, 4})), bias);
+  }
+  Value beside(Value v, Value bias = {}) {
+    const Value inner = ops::linear(v, g.source(Source::Kind::param, "a", f32({2, 4})));
+    return ops::linear(inner, g.source(Source::Kind::param, "b", f32({4, 2})), bias);
+  }
+  Value bias(const std::string& name) { return g.source(Source::Kind::param, name, f32({4})); }
+};
+
+int64_t with_further_products(const Graph& g) {
+  return std::ranges::count_if(g.nodes(), [](const Node& n) {
+    return n.op == &ops::def::matmul() && n.attrs.as<ops::Matmul>().products > 1;
+  });
+}
+
+TEST(fuse_epilogues, layer_and_its_adapter__are_one_node_with_what_follows) {
+  Adapted m;
+  m.g.output("y", m.x + (m.whole(m.x, m.bias("c")) + m.beside(m.x)));
+  const Graph out = pass(m.g);
+  ASSERT_EQ(out.nodes().size(), 2u);  // the first factor, and all else
+  EXPECT_EQ(with_further_products(out), 1);
+  EXPECT_EQ(out.nodes()[1].in.size(), 6u);  // two pairs, the bias, the residual
+  expect_equal(m.g, out);
+}
+
+TEST(fuse_epilogues, gradient_of_a_layer_and_its_adapter__has_both_products_too) {
+  Adapted m;
+  const Value x = ops::silu(m.x * m.bias("scale"));
+  m.g.output("loss", ops::mse(m.whole(x, m.bias("c")) + m.beside(x), m.x));
+  const std::string wrt[] = {"scale"};
+  const Graph backward = gradients(m.g, "loss", wrt), out = pass(backward);
+  EXPECT_EQ(with_further_products(out), 2);
+  expect_equal(backward, out);
+}
+
+TEST(fuse_epilogues, sum_with_a_residual__takes_a_further_product) {
+  Adapted m;
+  m.g.output("y", (m.x + m.beside(m.x)) + m.whole(m.x));
+  const Graph out = pass(m.g);
+  EXPECT_EQ(with_further_products(out), 1);
+  EXPECT_EQ(out.nodes().size(), 2u);
+  expect_equal(m.g, out);
+}
+
+TEST(fuse_epilogues, biases_of_two_layers_that_are_trained__are_not_added_up_in_each_step) {
+  Adapted m;
+  m.g.output("y", m.whole(m.x, m.bias("c")) + m.beside(m.x, m.bias("d")));
+  EXPECT_EQ(with_further_products(pass(m.g)), 0);
+}
+
+TEST(fuse_epilogues, products_of_weights_stored_in_other_ways__stay_apart) {
+  Adapted m;
+  const Value other = m.g.source(Source::Kind::param, "v", f32({4, 4}));
+  m.g.output("y", m.whole(m.x) + ops::matmul(m.x, other));
+  EXPECT_EQ(with_further_products(pass(m.g)), 0);
+}
+
 TEST(fuse_epilogues, contraction_that_no_pass_knows__takes_what_its_kernels_serve) {
   Graph g;
   const Value x = g.input("x", f32({2, 3, 4}));

@@ -15,9 +15,9 @@ namespace ebb {
 struct Contraction {
   Epilogue epilogue;
   int64_t products = 1;  // pairs of x and w, whose products are one sum
-  // x [..., K] times w [N, K]: the product may be a further one of a contraction that takes them.
+  // x [..., K] times w [N, K]: it may be a further product of contractions that take such.
   bool linear = false;
-  bool by_columns = false;  // x [..., K] times w [K, N]
+  bool by_columns = false;  // x [..., K] times w [K, N]: only of others by columns
   // The attributes for another epilogue, dtype of the result and number of products; none where the
   // op has no such use.
   std::optional<Attrs> (*with)(const Signature&, const Epilogue&, DType result,

@@ -352,21 +352,25 @@ class EpilogueFuser {
     return {};
   }
 
-  // `more` as a further product of the contraction that gives v.
+  // `more`, which has taken in nothing yet, as a further product of the contraction that gives v.
   std::optional<Fused> joined(const Node& n, int32_t v, int32_t more) const {
-    if (!is_prepared_sum(v, n) || !is_prepared_sum(more, n)) return {};
-    const Node &to = *producer(g_, v), &m = *producer(g_, more);
-    const Fused f = *contraction(v);
-    if (!contraction(more)->contraction().linear || g_.type(m.in[0]).dtype != f.use.in[0].dtype)
-      return {};
-    for (const std::vector<int32_t>& x : {parts_by_column(m.in[0]), std::vector{m.in[0]}}) {
-      Fused out = f;
+    const std::optional<Fused> to = sum_for(n, v), m = sum_for(n, more);
+    if (!to || !m || fused_.contains(more) || m->in.size() > 3 || !fit(*to, *m)) return {};
+    const Node& product = *producer(g_, more);
+    if (!from_weights(product.in[1]) && !saves_bytes(product)) return {};
+    for (const std::vector<int32_t>& x : {parts_by_column(product), std::vector{product.in[0]}}) {
+      Fused out = *to;
       out.use.in.resize(2);
       out.in.resize(2);
-      add_products(out, x, m.in[1]);
-      add_biases(out, to, m);
+      add_products(out, x, product.in[1]);
+      if (m->in.size() == 2) {
+        out.use.in.insert(out.use.in.end(), to->use.in.begin() + 2, to->use.in.end());
+        out.in.insert(out.in.end(), to->in.begin() + 2, to->in.end());
+      } else if (!add_biases(out, v, product)) {
+        return {};
+      }
       if (!takes(out, {}, g_.type(n.out[0]).dtype, 1 + std::ssize(x)) ||
-          !how_.supports(f.use, out.use))
+          !how_.supports(to->use, out.use))
         continue;
       out.nodes.insert({index(more), index(n.out[0])});
       out.at = index(n.out[0]);
@@ -376,47 +380,66 @@ class EpilogueFuser {
     return {};
   }
 
-  // Whether `n` alone reads the value, which is a product with a prepared weight, perhaps with a
-  // prepared bias, and has the type of the result.
-  bool is_prepared_sum(int32_t v, const Node& n) const {
-    const Node* p = uses_.single_use_producer(v);
-    if (p == nullptr || fused_.contains(v) || !(g_.type(v) == g_.type(n.out[0]))) return false;
-    const std::optional<Fused> f = contraction(v);
-    if (!f || f->contraction().products > 1 || !f->contraction().epilogue.is_sum()) return false;
-    if (g_.type(p->in[0]).dtype != g_.type(v).dtype || p->in.size() > 3) return false;
-    return std::ranges::all_of(p->in.begin() + 1, p->in.end(),
-                               [&](int32_t w) { return from_weights(w); }) &&
-           (p->in.size() == 2 || g_.type(p->in[2]).shape.rank() == 1);
+  // The contraction that gives the value if that is a sum of one product, `n` alone reads it, and
+  // it has the type of the result.
+  std::optional<Fused> sum_for(const Node& n, int32_t v) const {
+    if (!(g_.type(v) == g_.type(n.out[0])) || uses_.readers(v).size() != 1) return {};
+    std::optional<Fused> f = contraction(v);
+    if (!f || f->kept >= 0 || f->use.in[0].dtype != g_.type(v).dtype) return {};
+    const Contraction c = f->contraction();
+    return c.products == 1 && c.epilogue.is_sum() && c.with ? f : std::nullopt;
   }
 
-  // The two tensors whose columns a value has, if it is no more than that; else the value.
-  std::vector<int32_t> parts_by_column(int32_t v) const {
-    const Node* n = producer(g_, v);
-    const std::vector<int32_t> in =
-        n == nullptr ? std::vector<int32_t>{} : concatenated(g_, *n, -1);
-    return in.size() == 2 ? in : std::vector{v};
+  // Whether the second may be a further product of the first: its weights are stored alike.
+  static bool fit(const Fused& to, const Fused& more) {
+    const Contraction c = to.contraction(), d = more.contraction();
+    return more.use.in[0].dtype == to.use.in[0].dtype && (c.by_columns ? d.by_columns : d.linear);
+  }
+
+  // Whether a product reads less than it takes to write its result and read it again. Others gain
+  // nothing by waiting for each other, as the gradients of an embedding that all blocks read.
+  bool saves_bytes(const Node& product) const {
+    const auto bytes = [&](int32_t v) { return g_.type(v).bytes(); };
+    return bytes(product.in[0]) + bytes(product.in[1]) < 2 * bytes(product.out[0]);
+  }
+
+  // The two tensors whose columns a linear layer with prepared weights reads, if they are no more
+  // than that; else all of them as one.
+  std::vector<int32_t> parts_by_column(const Node& layer) const {
+    const Node* n = producer(g_, layer.in[0]);
+    if (n == nullptr || !from_weights(layer.in[1])) return {layer.in[0]};
+    const std::vector<int32_t> in = concatenated(g_, *n, -1);
+    return in.size() == 2 ? in : std::vector{layer.in[0]};
   }
 
   void add_products(Fused& f, const std::vector<int32_t>& x, int32_t w) const {
+    if (x.size() == 1) {
+      for (const int32_t v : {x[0], w}) {
+        f.use.in.push_back(g_.type(v));
+        f.in.push_back(copy_of(v));
+      }
+      return;
+    }
     int64_t begin = 0;
     for (const int32_t v : x) {
       const int64_t end = begin + g_.type(v).shape[-1];
       f.use.in.push_back(g_.type(v));
       f.use.in.push_back({g_.type(w).dtype, {g_.type(w).shape[0], end - begin}});
       f.in.push_back(copy_of(v));
-      f.in.push_back(x.size() == 1 ? copy_of(w) : Input([=](Rewriter& rw) {
-        return ops::slice(rw.map(w), 1, begin, end);
-      }));
+      f.in.push_back([=](Rewriter& rw) { return ops::slice(rw.map(w), 1, begin, end); });
       begin = end;
     }
   }
 
-  // The sum of both biases, computed once.
-  void add_biases(Fused& f, const Node& a, const Node& b) const {
+  // The sum of both biases, computed once; false: they are not prepared, or no biases.
+  bool add_biases(Fused& f, int32_t v, const Node& b) const {
+    if (fused_.contains(v)) return false;
     std::vector<int32_t> biases;
-    for (const Node* n : {&a, &b})
+    for (const Node* n : {producer(g_, v), &b})
       if (n->in.size() > 2) biases.push_back(n->in[2]);
-    if (biases.empty()) return;
+    if (!std::ranges::all_of(
+            biases, [&](int32_t w) { return from_weights(w) && g_.type(w).shape.rank() == 1; }))
+      return false;
     f.use.in.push_back({DType::f32, g_.type(biases[0]).shape});
     f.in.push_back([biases](Rewriter& rw) {
       Value sum;
@@ -426,6 +449,7 @@ class EpilogueFuser {
       }
       return sum;
     });
+    return true;
   }
 
   // ---- the graph -------------------------------------------------------------------------------

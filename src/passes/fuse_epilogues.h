@@ -19,8 +19,8 @@ struct FuseEpilogues {
 // On a lowered graph, before fuse and prepare. The epilogue of each contraction (ir/contraction.h)
 // takes in pointwise nodes that read its result, or halves of its columns, one after the other, as
 // long as the device serves the expression and fewer bytes move than if fuse() or elide_copies()
-// took them. What other nodes still read becomes a second result. Two contractions with prepared
-// weights that are added up become one. docs/epilogues.md.
+// took them. What other nodes still read becomes a second result. Two contractions that are added
+// up become one with further products. docs/epilogues.md.
 Graph fuse_epilogues(const Graph& g, const FuseEpilogues& how);
 
 }  // namespace ebb

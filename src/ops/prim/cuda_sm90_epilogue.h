@@ -56,21 +56,24 @@ inline const void* factors_of(const Signature& s, const EpilogueForm& e, const C
          e.factor_column * size_of(s.in[*e.factors].dtype);
 }
 
-// A function that finds the operands of a call: those of the GEMM, and of its epilogue.
+// A function that finds the operands of a call: those of the products, and of the epilogue.
 inline auto epilogue_operands(const Signature& s) {
-  return [s, e = epilogue_form(s).value()](const Call& c) {
-    void* const second = c.out.size() == 2 ? c.out[1] : nullptr;
-    return ebb::cuda::gemm::Operands{.a = c.in[0],
-                                     .b = c.in[1],
-                                     .bias = address_of(e.add.bias, c),
-                                     .residual = address_of(e.add.residual, c),
-                                     .grad_at = address_of(e.y, c),
-                                     .scale = factors_of(s, e, c),
-                                     .more = {},
-                                     .out = c.out[0],
-                                     .row_sums = e.keeps ? nullptr : second,
-                                     .kept = e.keeps ? second : nullptr};
-  };
+  return
+      [s, e = epilogue_form(s).value(), end = s.op->contraction(s).first_operand()](const Call& c) {
+        void* const second = c.out.size() == 2 ? c.out[1] : nullptr;
+        ebb::cuda::gemm::Operands o{.a = c.in[0],
+                                    .b = c.in[1],
+                                    .bias = address_of(e.add.bias, c),
+                                    .residual = address_of(e.add.residual, c),
+                                    .grad_at = address_of(e.y, c),
+                                    .scale = factors_of(s, e, c),
+                                    .more = {},
+                                    .out = c.out[0],
+                                    .row_sums = e.keeps ? nullptr : second,
+                                    .kept = e.keeps ? second : nullptr};
+        for (size_t k = 2; k < end; k += 2) o.more[k / 2 - 1] = {c.in[k], c.in[k + 1]};
+        return o;
+      };
 }
 
 }  // namespace ebb::ops::cuda

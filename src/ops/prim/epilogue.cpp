@@ -151,6 +151,8 @@ void compute_epilogue(const Signature& s, const RefArray& products, std::span<co
   }
 }
 
+namespace {
+
 std::vector<Value> epilogue_of_products(const Signature& s, Value products,
                                         std::span<const Value> in) {
   const Epilogue e = contraction_of(s).epilogue;
@@ -171,6 +173,42 @@ std::vector<Value> epilogue_of_products(const Signature& s, Value products,
   if (e.parts > 1 && e.keeps())
     return {y[0], concat({y.begin() + 1, y.end()}, products.shape().rank() - 1)};
   return y;
+}
+
+}  // namespace
+
+std::vector<Value> product_after_product(Graph& g, const Signature& s,
+                                         std::span<const Signature> more,
+                                         std::span<const Value> in) {
+  const auto alone = [&](const Signature& m, size_t first) {
+    const std::optional<Attrs> attrs = contraction_of(m).with(m, {}, DType::f32, 1);
+    return g.add(*m.op, attrs.value(), in.subspan(first, 2))[0];
+  };
+  Value sum = alone(s, 0);
+  size_t first = 2;
+  for (const Signature& m : more) {
+    sum = map({sum, alone(m, first)}, [](auto v) { return v[0] + v[1]; });
+    first += 2;
+  }
+  return epilogue_of_products(s, sum, in);
+}
+
+void add_products(std::span<const Signature> more, std::span<const RefArray> in,
+                  RefArray& products) {
+  size_t first = 2;
+  for (const Signature& m : more) {
+    RefArray one{products.shape, std::vector<double>(products.v.size())};
+    m.op->reference(m, in.subspan(first, 2), {&one, 1});
+    for (size_t i = 0; i < one.v.size(); ++i) products.v[i] += one.v[i];
+    first += 2;
+  }
+}
+
+void add_cost_of_products(std::span<const Signature> more, Cost& c) {
+  for (const Signature& m : more) {
+    for (const Type& t : m.in) c.bytes += static_cast<double>(t.bytes());
+    c.flops += cost_of(m).flops;
+  }
 }
 
 Cost epilogue_cost(const Signature& s, const Shape& products) {

@@ -34,11 +34,18 @@ Expr epilogue_expression(const Signature& s, const Shape& products);
 // reference: the results, of the products.
 void compute_epilogue(const Signature& s, const RefArray& products, std::span<const RefArray> in,
                       std::span<RefArray> out);
-// decompose: the results, of the products as a value in f32.
-std::vector<Value> epilogue_of_products(const Signature& s, Value products,
-                                        std::span<const Value> in);
+// decompose: the results, of one product in f32 after the other. `more`: the uses of one further
+// product each (Contraction::products), in the order of their pairs of inputs.
+std::vector<Value> product_after_product(Graph& g, const Signature& s,
+                                         std::span<const Signature> more,
+                                         std::span<const Value> in);
 // cost, without that of the products.
 Cost epilogue_cost(const Signature& s, const Shape& products);
+
+// Adds the further products: their values, and their cost.
+void add_products(std::span<const Signature> more, std::span<const RefArray> in,
+                  RefArray& products);
+void add_cost_of_products(std::span<const Signature> more, Cost& c);
 
 // [N,S...,C] to [N,1,...,1,C].
 Shape row_for_each_image(Shape products);

@@ -22,7 +22,7 @@ gemm::Problem conv2d_sm90_problem(const Signature& s) {
   p.k = g.c;
   p.images = sm90_images(g);
   size_t k = 0;
-  for (const Signature& m : added_products_of(s)) p.shortcut[k++] = m.in[1].shape[1];
+  for (const Signature& m : added_products_of(s)) p.more_k[k++] = m.in[1].shape[1];
   return p;
 }
 
@@ -33,19 +33,12 @@ struct Use {
   static gemm::Kernels kernels(const gemm::Problem& p) { return conv2d_sm90_kernels(p.type); }
   // Further products come with a bias and no residual.
   static bool supports(const Signature& s) {
-    constexpr int64_t most = 1 + std::extent_v<decltype(gemm::Problem::shortcut)>;
+    constexpr int64_t most = 1 + std::extent_v<decltype(gemm::Problem::more_k)>;
     const auto& a = s.as<Conv2d>();
     if (!a.epilogue.is_sum() || a.products > most || s.in[0].dtype != s.in[1].dtype) return false;
     return a.products == 1 || (!summands_of(s).residual && s.out[0].dtype == s.in[0].dtype);
   }
-  static auto operands(const Signature& s) {
-    return [find = epilogue_operands(s), more = s.as<Conv2d>().products - 1](const Call& c) {
-      gemm::Operands o = find(c);
-      for (size_t k = 0; k < static_cast<size_t>(more); ++k)
-        o.more[k] = {c.in[2 + 2 * k], c.in[3 + 2 * k]};
-      return o;
-    };
-  }
+  static auto operands(const Signature& s) { return epilogue_operands(s); }
 };
 
 }  // namespace

@@ -62,13 +62,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   RefArray products{g.y(), std::vector<double>(static_cast<size_t>(g.y().numel()))};
   for_each_product(g,
                    [&](size_t x, size_t w, size_t y) { products.v[y] += in[0].v[x] * in[1].v[w]; });
-  size_t k = 2;
-  for (const Signature& m : added_products_of(s)) {
-    RefArray more{g.y(), std::vector<double>(products.v.size())};
-    m.op->reference(m, in.subspan(k, 2), {&more, 1});
-    for (size_t i = 0; i < more.v.size(); ++i) products.v[i] += more.v[i];
-    k += 2;
-  }
+  add_products(added_products_of(s), in, products);
   compute_epilogue(s, products, in, out);
 }
 
@@ -77,26 +71,14 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   Conv2d a = s.as<Conv2d>();
   a.dtype = name_of(DType::f32);
   if (is_sum_of_one_product(s)) return without_last_operand(g, s, a, in);
-  a.products = 1;
-  a.epilogue = {};
-  Value sum = g.add(*s.op, a, in.first(2))[0];
-  size_t k = 2;
-  for (const Signature& m : added_products_of(s)) {
-    Matmul wide = m.as<Matmul>();
-    wide.dtype = a.dtype;
-    const Value more = g.add(*m.op, wide, in.subspan(k, 2))[0];
-    sum = map({sum, more}, [](auto v) { return v[0] + v[1]; });
-    k += 2;
-  }
-  return epilogue_of_products(s, sum, in);
+  return product_after_product(g, s, added_products_of(s), in);
 }
 
 Cost cost(const Signature& s) {
-  const auto first_operand = 2 * static_cast<size_t>(s.as<Conv2d>().products);
   Cost c = epilogue_cost(s, conv2d_geometry(s).y());
-  for (size_t i = 0; i < first_operand; ++i) c.bytes += static_cast<double>(s.in[i].bytes());
+  for (const Type& t : {s.in[0], s.in[1]}) c.bytes += static_cast<double>(t.bytes());
   c.flops += conv2d_geometry(s).flops();
-  for (const Signature& m : added_products_of(s)) c.flops += cost_of(m).flops;
+  add_cost_of_products(added_products_of(s), c);
   return c;
 }
 

@@ -67,7 +67,7 @@ bool supports(const Signature& s, const Device& d) {
   if (!e || e->kind == Form::Kind::sum || e->kind == Form::Kind::scaled) return false;
   const bool gated = e->kind == Form::Kind::gated;
   if (gated && !e->keeps && s.in[1].shape.rank() > 2) return false;  // see prepare_gate
-  if (s.as<Matmul>().trans_a) return false;
+  if (s.as<Matmul>().trans_a || s.as<Matmul>().products > 1) return false;
   const Signature product = with_bias_alone(s);
   const std::vector<Kernel> all = matmul();
   return std::any_of(all.begin(), all.end(),

@@ -29,16 +29,20 @@ gemm::Problem matmul_sm90_problem(const Signature& s) {
     p.m *= p.batch;
     p.batch = 1;
   }
+  size_t k = 0;
+  for (const Signature& m : added_products_of_matmul(s)) p.more_k[k++] = matmul_sizes(m).k;
   return p;
 }
 
 gemm::Kernels matmul_sm90_kernels(const gemm::Problem& p) {
+  const bool sums = p.more_k[0] > 0;
   switch (p.form) {
-    case gemm::Form::nn: return matmul_sm90_nn(p.type);
+    case gemm::Form::nn: return sums ? matmul_sm90_nn_sums(p.type) : matmul_sm90_nn(p.type);
     case gemm::Form::tn: return matmul_sm90_tn(p.type);
     case gemm::Form::tt: return matmul_sm90_tt(p.type);
-    case gemm::Form::gated: return matmul_sm90_gated(p.type);
-    default: return matmul_sm90_nt(p.type);
+    case gemm::Form::gated:
+      return sums ? matmul_sm90_gated_sums(p.type) : matmul_sm90_gated(p.type);
+    default: return sums ? matmul_sm90_nt_sums(p.type) : matmul_sm90_nt(p.type);
   }
 }
 
@@ -46,13 +50,17 @@ namespace {
 
 using Kind = EpilogueForm::Kind;
 
+constexpr int64_t most_products = 1 + std::extent_v<decltype(gemm::Problem::more_k)>;
+
 struct Use {
   static gemm::Problem problem(const Signature& s) { return matmul_sm90_problem(s); }
   static gemm::Kernels kernels(const gemm::Problem& p) { return matmul_sm90_kernels(p); }
   static bool supports(const Signature& s) {
     const std::optional<EpilogueForm> e = epilogue_form(s);
-    if (!e || s.in[0].dtype != s.in[1].dtype) return false;
     const auto& a = s.as<Matmul>();
+    if (!e || a.products > most_products) return false;
+    for (size_t k = 1; k < 2 * static_cast<size_t>(a.products); ++k)
+      if (s.in[k].dtype != s.in[0].dtype) return false;
     if (e->kind == Kind::sum) return true;
     if (e->kind == Kind::scaled) return !a.trans_a && a.trans_b && s.out[0].shape.numel() > 0;
     // activations that are no gates would take longer if they knew the error function too

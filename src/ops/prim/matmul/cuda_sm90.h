@@ -20,5 +20,9 @@ ebb::cuda::gemm::Kernels matmul_sm90_nn(DType type);     // a [M, K], b [K, N]
 ebb::cuda::gemm::Kernels matmul_sm90_tn(DType type);     // a [K, M], b [K, N]
 ebb::cuda::gemm::Kernels matmul_sm90_tt(DType type);     // a [K, M], b [N, K]
 ebb::cuda::gemm::Kernels matmul_sm90_gated(DType type);  // as rows, of Form::gated
+// The same that take further products.
+ebb::cuda::gemm::Kernels matmul_sm90_nt_sums(DType type);
+ebb::cuda::gemm::Kernels matmul_sm90_nn_sums(DType type);
+ebb::cuda::gemm::Kernels matmul_sm90_gated_sums(DType type);
 
 }  // namespace ebb::ops::cuda

@@ -289,12 +289,60 @@ std::vector<Example> scaled_examples() {
   };
 }
 
+// With further products: a layer and the two factors of its adapter.
+std::vector<Example> further_product_examples() {
+  const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
+  const auto layer = [](int64_t products) {
+    return Matmul{.trans_b = true, .products = products, .epilogue = {}};
+  };
+  const auto columns = [](const Epilogue& e = {}) { return Matmul{.products = 2, .epilogue = e}; };
+  Matmul gated = layer(2);
+  gated.epilogue = activation_epilogue(gate_by(gelu, 1), true, true);
+  return {
+      {.label = "two",
+       .attrs = layer(2),
+       .in = {f32({3, 5, 11}), f32({17, 11}), f32({3, 5, 4}), f32({17, 4}), f32({17})}},
+      {.label = "three_columns",
+       .attrs = Matmul{.products = 3, .epilogue = {}},
+       .in = {f32({7, 13}), f32({13, 5}), f32({7, 2}), f32({2, 5}), f32({7, 9}), f32({9, 5})}},
+      {.label = "two_gated",
+       .attrs = gated,
+       .in = {f32({9, 16}), f32({48, 16}), f32({9, 8}), f32({48, 8}), f32({48})}},
+      {.label = "two_activation_grad",
+       .attrs = columns(activation_grad_epilogue(expression_of(silu), false)),
+       .in = {f32({9, 24}), f32({24, 16}), f32({9, 8}), f32({8, 16}), f32({9, 16})}},
+      {.label = "edges_two",  // fewer values of k than a step
+       .attrs = layer(2),
+       .in = {f32({2, 68, 200}), f32({264, 200}), f32({2, 68, 16}), f32({264, 16}), f32({264}),
+              f32({2, 68, 264})}},
+      {.label = "edges_three_columns",  // more steps of the others than of the first
+       .attrs = Matmul{.products = 3, .epilogue = {}},
+       .in = {f32({136, 24}), f32({24, 200}), f32({136, 136}), f32({136, 200}), f32({136, 72}),
+              f32({72, 200})}},
+      {.label = "edges_two_gated",
+       .attrs = gated,
+       .in = {f32({2, 68, 200}), f32({272, 200}), f32({2, 68, 24}), f32({272, 24}), f32({272})}},
+      {.label = "empty_two",
+       .attrs = columns(),
+       .in = {f32({0, 2, 3}), f32({3, 5}), f32({0, 2, 2}), f32({2, 5})}},
+      {.label = "sdxl_lora",
+       .attrs = layer(2),
+       .in = {f32({4, 1024, 1280}), f32({3840, 1280}), f32({4, 1024, 48}), f32({3840, 48})},
+       .bench = true},
+      {.label = "sdxl_lora_dx",
+       .attrs = columns(),
+       .in = {f32({4, 1024, 3840}), f32({3840, 1280}), f32({4, 1024, 48}), f32({48, 1280})},
+       .bench = true},
+  };
+}
+
 }  // namespace
 
 std::vector<Example> matmul_examples() {
   std::vector<Example> all;
-  for (const auto& some : {plain_examples(), sum_examples(), mixed_examples(),
-                           activation_examples(), gate_examples(), scaled_examples()})
+  for (const auto& some :
+       {plain_examples(), sum_examples(), mixed_examples(), activation_examples(), gate_examples(),
+        scaled_examples(), further_product_examples()})
     all.insert(all.end(), some.begin(), some.end());
   return all;
 }

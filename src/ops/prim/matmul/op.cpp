@@ -22,6 +22,21 @@ MatmulSizes matmul_sizes(const Signature& s) {
   return z;
 }
 
+std::vector<Signature> added_products_of_matmul(const Signature& s) {
+  if (s.as<Matmul>().products == 1) return {};
+  Matmul one = s.as<Matmul>();
+  one.products = 1;
+  one.epilogue = {};
+  one.dtype = "";
+  std::vector<Signature> all;
+  for (size_t k = 2; k < 2 * static_cast<size_t>(s.as<Matmul>().products); k += 2) {
+    Signature m{s.op, one, {s.in[k], s.in[k + 1]}, {}, s.at};
+    m.out = m.op->infer(m);
+    all.push_back(std::move(m));
+  }
+  return all;
+}
+
 namespace {
 
 Shape products_of(const Signature& s) {
@@ -45,7 +60,8 @@ std::ostream& operator<<(std::ostream& out, const Operands& o) {
 
 std::vector<Type> infer(const Signature& s) {
   const auto& attrs = s.as<Matmul>();
-  require(s.in.size() >= 2, "matmul: takes a and b (got ", s.in.size(), " inputs)  at ", s.at);
+  require(attrs.products > 0 && std::ssize(s.in) >= 2 * attrs.products, "matmul: takes ",
+          attrs.products, " pairs of a and b (got ", s.in.size(), " inputs)  at ", s.at);
   const Type &a = s.in[0], &b = s.in[1];
   const Operands operands{a, b, attrs, s.at};
   require(a.shape.rank() >= 2 && b.shape.rank() >= 2, "matmul: ranks must be at least 2 (",
@@ -63,9 +79,13 @@ std::vector<Type> infer(const Signature& s) {
   require(is_float(out.dtype), "matmul: dtype must be a float (", out.dtype, ")", operands);
   out.shape.push_back(z.m);
   out.shape.push_back(z.n);
+  for (const Signature& m : added_products_of_matmul(s))
+    require(m.out[0] == Type{a.dtype, out.shape}, "matmul: all products must be ", out.shape,
+            " of a's dtype (got ", m.out[0], ")", operands);
   std::vector<Type> results = epilogue_results(s, out.shape, out.dtype);
   if (!attrs.row_sums) return results;
-  require(attrs.epilogue.is_sum(), "matmul: sums are of products alone", operands);
+  require(attrs.epilogue.is_sum() && attrs.products == 1, "matmul: sums are of one product alone",
+          operands);
   require(out.shape.rank() == 2, "matmul: sums are of two matrices (ranks ", a.shape.rank(),
           " and ", b.shape.rank(), ")", operands);
   return {out, {DType::f32, {z.m}}};
@@ -165,6 +185,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
              in[1].v[at(b0 + (t.trans_b ? n * z.k + k : k * z.n + n))];
     products.v[at(i)] = sum;
   }
+  add_products(added_products_of_matmul(s), in, products);
   compute_epilogue(s, products, in, out);
   if (!t.row_sums) return;
   for (int64_t m = 0; m < z.m; ++m) {
@@ -185,8 +206,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   if (!a.row_sums) {
     a.dtype = name_of(DType::f32);
     if (is_sum_of_one_product(s)) return without_last_operand(g, s, a, in);
-    a.epilogue = {};
-    return epilogue_of_products(s, g.add(*s.op, a, in.first(2))[0], in);
+    return product_after_product(g, s, added_products_of_matmul(s), in);
   }
   a.row_sums = false;
   const Value c = g.add(*s.op, a, in)[0];
@@ -198,14 +218,22 @@ Cost cost(const Signature& s) {
   Cost c = epilogue_cost(s, products);
   for (const Type& t : {s.in[0], s.in[1]}) c.bytes += static_cast<double>(t.bytes());
   c.flops += 2.0 * static_cast<double>(products.numel() * matmul_sizes(s).k);
+  add_cost_of_products(added_products_of_matmul(s), c);
   if (s.as<Matmul>().row_sums) c.flops += static_cast<double>(s.in[0].shape.numel());
   return c;
+}
+
+// Rows times one matrix.
+bool is_layer(const Signature& s) {
+  return !s.as<Matmul>().trans_a && s.in.size() > 1 && s.in[1].shape.rank() == 2;
 }
 
 std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType result,
                                    int64_t products) {
   Matmul a = s.as<Matmul>();
-  if (products > 1 || (a.row_sums && !e.is_sum())) return {};
+  if (a.row_sums && (products > 1 || !e.is_sum())) return {};
+  if (products > 1 && !is_layer(s)) return {};
+  a.products = products;
   a.epilogue = e;
   a.dtype = result == s.in[0].dtype ? "" : name_of(result);
   return a;
@@ -213,8 +241,9 @@ std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType 
 
 Contraction contraction(const Signature& s) {
   const auto& a = s.as<Matmul>();
-  const bool plain = !a.trans_a && s.in.size() > 1 && s.in[1].shape.rank() == 2;
+  const bool plain = is_layer(s);
   return {.epilogue = a.epilogue,
+          .products = a.products,
           .linear = plain && a.trans_b,
           .by_columns = plain && !a.trans_b,
           .with = with_epilogue};

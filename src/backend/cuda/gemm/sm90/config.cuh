@@ -17,8 +17,9 @@ namespace ebb::cuda::gemm {
 template <class T_, Form form_, class Tile_>
 struct Config {
   using T = T_;
-  using Params = ParamsOf<form_>;
   static constexpr Form form = form_;
+  static constexpr bool sums = form == Form::fprop || Tile_::sums;  // takes further products
+  using Params = std::conditional_t<sums, SumParams, gemm::Params>;
   static constexpr int tile_m = Tile_::m, tile_n = Tile_::n;
   static constexpr int ctas_per_sm = Tile_::ctas_per_sm;
   static constexpr int a_mn = a_transposed(form), b_mn = b_transposed(form);

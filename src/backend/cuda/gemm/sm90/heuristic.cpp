@@ -18,8 +18,8 @@ struct Guess {
 };
 
 int64_t steps_of(const Problem& p) {
-  return ceil_div(p.k, 64) * (a_images(p.form) ? p.taps() : 1) + ceil_div(p.shortcut[0], 64) +
-         ceil_div(p.shortcut[1], 64);
+  return ceil_div(p.k, 64) * (a_images(p.form) ? p.taps() : 1) + ceil_div(p.more_k[0], 64) +
+         ceil_div(p.more_k[1], 64);
 }
 
 int ctas_per_sm(const TileSize& t, const Choice& c) { return c.one_cta_per_sm ? 1 : t.ctas_per_sm; }

@@ -212,13 +212,19 @@ template <int m_, int n_, int ctas_per_sm_ = 1, int buffers_ = 2 / ctas_per_sm_,
           bool ping_pong_ = false>
 struct Tile {
   static constexpr int m = m_, n = n_, ctas_per_sm = ctas_per_sm_;
-  static constexpr bool ping_pong = ping_pong_;
+  static constexpr bool ping_pong = ping_pong_, sums = false;
   static constexpr int buffers = buffers_ > 0 ? buffers_ : 1;
 };
 
 // Two consumer warpgroups; see Choice::ping_pong.
 template <int m, int n>
 using PingPong = Tile<m, n, 1, 2, true>;
+
+// A tile whose accumulators take further products (Problem::more_k).
+template <class T>
+struct Summed : T {
+  static constexpr bool sums = true;
+};
 
 // The kernels of one form for operands of type T: one for each tile size.
 template <class T, Form form, class... Tiles>
@@ -254,8 +260,8 @@ struct Family {
   template <class C>
   static bool launch_as(const Problem& p, const Choice& c, const Operands& o, CudaDevice& device) {
     auto params = [&] {
-      if constexpr (form == Form::fprop)
-        return fprop_params_of(p, c, o);
+      if constexpr (C::sums)
+        return sum_params_of(p, c, o);
       else
         return params_of(p, c, o);
     }();

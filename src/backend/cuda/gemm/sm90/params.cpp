@@ -82,17 +82,18 @@ void set_maps(Params& q, const Problem& p, const Choice& c, const Operands& o) {
                      half_b || p.half() > 0);
 }
 
-// The products behind the convolution's steps.
-void set_shortcuts(FpropParams& q, const Problem& p, const Choice& c, const Operands& o) {
+// The products behind the steps of the first.
+void set_further_products(SumParams& q, const Problem& p, const Choice& c, const Operands& o) {
+  const bool half_b = c.multicast == Multicast::b || p.half() > 0;
   int first = q.k_blocks * q.taps.by;
-  for (size_t k = 0; k < std::size(q.more); ++k) {
-    q.more[k].first = first;
-    first += steps_of(p.shortcut[k]);
-    if (p.shortcut[k] == 0) continue;
-    q.more[k].a = matrix_map(p, {o.more[k].a, p.m, p.shortcut[k], 1, false}, c.tile_m,
-                             c.multicast == Multicast::a);
-    q.more[k].b = matrix_map(p, {o.more[k].b, p.n, p.shortcut[k], 1, false}, c.tile_n,
-                             c.multicast == Multicast::b);
+  for (size_t i = 0; i < std::size(q.more); ++i) {
+    const int64_t k = p.more_k[i];
+    q.more[i].first = first;
+    first += steps_of(k);
+    if (k == 0) continue;
+    q.more[i].a =
+        matrix_map(p, {o.more[i].a, p.m, k, 1, false}, c.tile_m, c.multicast == Multicast::a);
+    q.more[i].b = matrix_map(p, {o.more[i].b, p.n, k, 1, b_transposed(p.form)}, c.tile_n, half_b);
   }
 }
 
@@ -162,7 +163,7 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   const int taps = a_images(p.form) || b_images(p.form) ? narrow(p.taps()) : 1;
   q.taps = FastDiv(taps);
   q.steps = a_images(p.form) ? q.k_blocks * taps : q.k_blocks;
-  for (const int64_t k : p.shortcut) q.steps += steps_of(k);
+  for (const int64_t k : p.more_k) q.steps += steps_of(k);
   q.split_steps = q.steps / c.split_k;
   q.longer_splits = q.steps % c.split_k;
   const int tiles = q.groups_m * q.groups_n * narrow(p.batch);
@@ -195,9 +196,9 @@ Params params_of(const Problem& p, const Choice& c, const Operands& o) {
   return q;
 }
 
-FpropParams fprop_params_of(const Problem& p, const Choice& c, const Operands& o) {
-  FpropParams q = {params_of(p, c, o), {}};
-  set_shortcuts(q, p, c, o);
+SumParams sum_params_of(const Problem& p, const Choice& c, const Operands& o) {
+  SumParams q = {params_of(p, c, o), {}};
+  set_further_products(q, p, c, o);
   return q;
 }
 
@@ -258,8 +259,8 @@ bool can_load(const Problem& p) {
   if (p.m >= most || p.n >= most || p.k >= most || p.batch >= most) return false;
   if (!rows_fit(a_transposed(p.form) ? p.m : a_images(p.form) ? p.images.c : p.k)) return false;
   if (!rows_fit(b_transposed(p.form) ? p.n : p.k)) return false;
-  if (p.shortcut[0] > 0 && p.form != Form::fprop) return false;
-  if (!rows_fit(p.shortcut[0]) || !rows_fit(p.shortcut[1])) return false;
+  if (p.more_k[0] > 0 && (!sums_products(p.form) || p.batch > 1)) return false;
+  if (!rows_fit(p.more_k[0]) || !rows_fit(p.more_k[1])) return false;
   if (!a_images(p.form) && !b_images(p.form)) return true;
   const Images& i = p.images;
   const auto corner = [](int v) { return v >= -128 && v <= 127; };

@@ -64,17 +64,16 @@ struct Params {
   L2Prefetch prefetch_a, prefetch_b;
 };
 
-// Those of Form::fprop, whose accumulators take up to two more products (Problem::shortcut). Other
-// launches do not carry the 768 bytes.
-struct FpropParams : Params {
+// Those of kernels whose accumulators take up to two more products (Problem::more_k). Others do not
+// carry the 768 bytes: with them, and the producer's test of each step, DiT-XL/2's step took 2 %
+// longer.
+struct SumParams : Params {
   struct Pair {
     CUtensorMap a, b;
     int first;  // step
   };
   Pair more[2];
 };
-template <Form form>
-using ParamsOf = std::conditional_t<form == Form::fprop, FpropParams, Params>;
 
 // MN-major operands come in blocks of 64 rows of m or n, or of 32 for tiles that 64 does not
 // divide.
@@ -82,7 +81,7 @@ constexpr bool narrow_rows(int tile) { return tile % 64 != 0; }
 
 // What the kernel gets, for operands at these addresses; but for `stages` and what comes ahead.
 Params params_of(const Problem& p, const Choice& c, const Operands& o);
-FpropParams fprop_params_of(const Problem& p, const Choice& c, const Operands& o);
+SumParams sum_params_of(const Problem& p, const Choice& c, const Operands& o);
 // Sets the L2 prefetch of small operands.
 void set_l2_prefetch(Params& q, const Problem& p, const Operands& o, int64_t blocks);
 // Adds up the partial sums in the workspace, in their order, with bias and residual, and those of

@@ -37,6 +37,10 @@ constexpr bool a_images(Form f) {
   return f == Form::fprop || f == Form::dgrad || f == Form::phases;
 }
 constexpr bool b_images(Form f) { return f == Form::wgrad; }
+// Whether it has kernels that take further products (Problem::more_k).
+constexpr bool sums_products(Form f) {
+  return f == Form::nt || f == Form::nn || f == Form::gated || f == Form::fprop;
+}
 // Whether its kernels have the row-sum (bias-gradient) epilogue: A summed over k.
 constexpr bool sums_rows(Form f) { return f == Form::tn || f == Form::wgrad; }
 
@@ -74,8 +78,8 @@ struct Problem {
   int64_t m = 0, n = 0, k = 0, batch = 1;   // of one GEMM; k of a convolution: of one tap
   bool repeat_a = false, repeat_b = false;  // one matrix for the whole batch
   Images images;                            // convolutions
-  // fprop: k of up to two more products, of Operands::more, that the same accumulators take.
-  int64_t shortcut[2] = {};
+  // k of up to two more products, of Operands::more, that the same accumulators take; of one GEMM.
+  int64_t more_k[2] = {};
   int64_t taps() const { return images.kh * images.kw; }            // of a phase
   int64_t half() const { return form == Form::gated ? n / 2 : 0; }  // where the other begins
 };
@@ -131,9 +135,9 @@ struct Operands {
   const void* grad_at = nullptr;  // Post::activation_grad: of the result's shape and type
   const void* scale = nullptr;    // the first row of factors
   struct Pair {
-    const void *a = nullptr, *b = nullptr;  // [m, k] and [n, k]
+    const void *a = nullptr, *b = nullptr;  // [m, k], and as Operands::b; fprop: [n, k]
   };
-  Pair more[2];  // Problem::shortcut
+  Pair more[2];  // Problem::more_k
   void *out = nullptr, *row_sums = nullptr, *workspace = nullptr;
   void* kept = nullptr;  // z, the second result
 };

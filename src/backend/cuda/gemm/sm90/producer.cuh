@@ -64,13 +64,43 @@ __device__ void load_narrow(const StageTarget& target, const CUtensorMap& map, i
     load_box(target.at(i * 4096 + skip * 64), map, first + i * 32, k + skip, z);
 }
 
+// Block `block` of 64 values of k of matrix z, as the first operand.
 template <class C>
-__device__ void load_a(const Params& p, const StageTarget& target, const WorkUnit& u, int step) {
-  const int z = u.batch * p.a_batch;
+__device__ void load_a(const CUtensorMap& map, const StageTarget& target, const WorkUnit& u,
+                       int block, int z) {
   if constexpr (C::a_mn)
-    load_columns<C::tile_m>(target, p.a, u.m * C::tile_m, step * 64, z);
+    load_columns<C::tile_m>(target, map, u.m * C::tile_m, block * 64, z);
   else
-    load_rows<C::tile_m>(target, p.a, u.m * C::tile_m, step * 64, z);
+    load_rows<C::tile_m>(target, map, u.m * C::tile_m, block * 64, z);
+}
+
+// The same as the second operand of a product of two matrices.
+template <class C>
+__device__ void load_b(const Params& p, const CUtensorMap& map, const StageTarget& target,
+                       const WorkUnit& u, int block, int z) {
+  if constexpr (C::form == Form::gated)
+    load_two_rows<C::tile_n>(target, map, u.n * (C::tile_n / 2), p.half, block * 64);
+  else if constexpr (C::b_narrow)
+    load_narrow<C::tile_n>(target, map, u.n * C::tile_n, block * 64, z);
+  else if constexpr (C::b_mn)
+    load_columns<C::tile_n>(target, map, u.n * C::tile_n, block * 64, z);
+  else
+    load_rows<C::tile_n>(target, map, u.n * C::tile_n, block * 64, z);
+}
+
+// Loads the step if it is one of a further product.
+template <class C>
+__device__ bool load_further_product(const typename C::Params& p, const StageTarget& a,
+                                     const StageTarget& b, const WorkUnit& u, int step) {
+  if constexpr (C::sums) {
+    if (step >= p.more[0].first) {
+      const SumParams::Pair& more = p.more[step >= p.more[1].first ? 1 : 0];
+      load_a<C>(more.a, a, u, step - more.first, 0);
+      load_b<C>(p, more.b, b, u, step - more.first, 0);
+      return true;
+    }
+  }
+  return false;
 }
 
 // The columns of wgrad: blocks of 64 channels, tap by tap; blocks past the last read zero. Steps
@@ -184,14 +214,7 @@ __device__ void produce_images(const typename C::Params& p, const SharedStorage<
     const uint32_t full = acquire(s, state);
     const StageTarget a{s.a(state.index), full, a_half};
     const StageTarget b{s.b(state.index), full, b_half};
-    if constexpr (C::form == Form::fprop) {
-      if (step >= p.more[0].first) {
-        const FpropParams::Pair& more = p.more[step >= p.more[1].first ? 1 : 0];
-        load_rows<C::tile_m>(a, more.a, u.m * C::tile_m, (step - more.first) * 64, 0);
-        load_rows<C::tile_n>(b, more.b, u.n * C::tile_n, (step - more.first) * 64, 0);
-        continue;
-      }
-    }
+    if (load_further_product<C>(p, a, b, u, step)) continue;
     Pixel pixel = t.at;
     int tap = C::form == Form::dgrad ? p.taps.by - 1 - t.tap : t.tap;
     if constexpr (C::form == Form::phases) {
@@ -208,21 +231,14 @@ __device__ void produce_images(const typename C::Params& p, const SharedStorage<
 }
 
 template <class C>
-__device__ void produce_matrices(const Params& p, const SharedStorage<C>& s, const WorkUnit& u,
-                                 State& state, int a_half, int b_half) {
+__device__ void produce_matrices(const typename C::Params& p, const SharedStorage<C>& s,
+                                 const WorkUnit& u, State& state, int a_half, int b_half) {
   for (int step = u.first; step < u.last; ++step, state.advance()) {
     const uint32_t full = acquire(s, state);
-    load_a<C>(p, {s.a(state.index), full, a_half}, u, step);
-    const StageTarget b{s.b(state.index), full, b_half};
-    const int z = u.batch * p.b_batch;
-    if constexpr (C::form == Form::gated)
-      load_two_rows<C::tile_n>(b, p.b, u.n * (C::tile_n / 2), p.half, step * 64);
-    else if constexpr (C::b_narrow)
-      load_narrow<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
-    else if constexpr (C::b_mn)
-      load_columns<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
-    else
-      load_rows<C::tile_n>(b, p.b, u.n * C::tile_n, step * 64, z);
+    const StageTarget a{s.a(state.index), full, a_half};
+    if (load_further_product<C>(p, a, {s.b(state.index), full, b_half}, u, step)) continue;
+    load_a<C>(p.a, a, u, step, u.batch * p.a_batch);
+    load_b<C>(p, p.b, {s.b(state.index), full, b_half}, u, step, u.batch * p.b_batch);
   }
 }
 
@@ -234,7 +250,7 @@ __device__ void produce_taps(const Params& p, const SharedStorage<C>& s, const W
   TapColumns<C> columns(p, u, skip);
   for (int step = u.first; step < u.last; ++step, state.advance()) {
     const uint32_t full = acquire(s, state);
-    load_a<C>(p, {s.a(state.index), full, a_half}, u, step);
+    load_a<C>(p.a, {s.a(state.index), full, a_half}, u, step, u.batch * p.a_batch);
     columns.load(p, {s.b(state.index), full, b_half}, skip);
     columns.next(p);
   }
