@@ -47,7 +47,8 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
       f_(request_.config),
       parts_(open_checkpoint(request_)),
       cache_({.folder = cache_folder(request_), .say = request_.say}),
-      writer_(request_) {
+      writer_(request_),
+      context_(context) {
   check_conditions(parts_.denoiser, c_.model);
   keep(f_.base, hash_text(*parts_.denoiser.weights), "the checkpoint", c_.model);
   latents_ = std::make_unique<TrainLatents>(parts_, context, cache_);
@@ -321,7 +322,30 @@ train::TrainJob Finetune::job() {
     write_model(path, state, metadata);
   };
   out.hooks.log = request_.say;
+  if (c_.sample_every > 0) add_samples(out);
   return out;
+}
+
+// Of the first captions, where no prompts are given.
+void Finetune::add_samples(train::TrainJob& job) {
+  using File = TrainSamples::What::File;
+  constexpr size_t usual_prompts = 4;
+  TrainSamples::What what{.pictures = f_.sample_pictures, .write = job.write_model};
+  if (!f_.sample_prompts.empty()) what.prompts = sample_prompts(f_.sample_prompts);
+  for (const train::CaptionedPicture& p : pictures_.data.pictures) {
+    if (!f_.sample_prompts.empty() || what.prompts.size() == usual_prompts) break;
+    if (p.captions.empty()) continue;
+    const std::string prompt =
+        train::caption_of(p.captions.front(), {.prefix = f_.caption_prefix}, c_.seed, 0);
+    if (std::ranges::find(what.prompts, prompt) == what.prompts.end())
+      what.prompts.push_back(prompt);
+  }
+  if (adapter_) what.file = File::adapter;
+  if (f_.trains("embedding")) what.file = File::embedding;
+  samples_ = std::make_unique<TrainSamples>(request_, context_, std::move(what));
+  job.hooks.sample = [this](const train::TrainState& state, const train::StopSignals& signals) {
+    samples_->draw(state, [&] { return signals.requested() != 0; });
+  };
 }
 
 // ---- files ---------------------------------------------------------------------------------

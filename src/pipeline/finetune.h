@@ -11,6 +11,7 @@
 
 #include "pipeline/checkpoint_training.h"
 #include "pipeline/train_encoders.h"
+#include "pipeline/train_samples.h"
 
 namespace ebb {
 
@@ -36,6 +37,7 @@ class Finetune final : public CheckpointTraining {
   void add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image);
   void write_model(const std::string& path, const train::TrainState& state,
                    const std::map<std::string, std::string>& metadata);
+  void add_samples(train::TrainJob& job);
   void write_embedding(const std::string& path, const train::TrainState& state,
                        const std::map<std::string, std::string>& metadata) const;
 
@@ -52,6 +54,8 @@ class Finetune final : public CheckpointTraining {
   std::unique_ptr<TrainTexts> texts_;
   NamedTensors empty_;  // the conditions of the empty caption
   CheckpointWriter writer_;
+  Context context_;
+  std::unique_ptr<TrainSamples> samples_;
 };
 
 }  // namespace ebb

@@ -166,6 +166,9 @@ void check(const FinetuneConfig& f) {
     train::check(whole.bucket_options());
   }
   train::check(f.caption_options());
+  constexpr int64_t most_pictures = 16;
+  require(f.sample_pictures >= 1 && f.sample_pictures <= most_pictures,
+          "sample_pictures: must be 1 to ", most_pictures, " (", f.sample_pictures, ")");
 }
 
 }  // namespace ebb

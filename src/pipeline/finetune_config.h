@@ -25,7 +25,8 @@ struct FinetuneConfig {
   bool buckets = true, no_upscale = false, shuffle_tags = false;
   int64_t bucket_step = 64, bucket_min = 0, bucket_max = 0, keep_tags = 0;
   double caption_dropout = 0;
-  std::string caption_prefix, cache_dir, prior;
+  std::string caption_prefix, cache_dir, prior, sample_prompts;
+  int64_t sample_pictures = 2;
   double prior_weight = 1;
   // Hashes of what the run began with; no flags.
   std::string base, base_encoders, base_data;
@@ -72,6 +73,10 @@ struct FinetuneConfig {
     f("cache_dir", cache_dir,
       "folder of latents, of text states, and of pictures.jsonl, which has the sizes and hashes "
       "of pictures; empty: cache/ in `out`");
+    f("sample_prompts", sample_prompts,
+      "of the pictures of --sample-every: a file with a prompt in each line, or prompts with ';' "
+      "between; without it: the first captions");
+    f("sample_pictures", sample_pictures, "of each of these prompts, from noise that stays");
     f("base", base, "hash of the weights that the run began with");
     f("base_encoders", base_encoders, "of the autoencoder and the text encoders, and their use");
     f("base_data", base_data, "of the pictures and captions");

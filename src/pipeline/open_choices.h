@@ -13,6 +13,11 @@ namespace ebb {
 // What the sampler `auto` is where the checkpoint says no other.
 inline constexpr std::string_view default_sampler = "dpmpp_2m";
 
+// What text to image runs with where nothing says otherwise.
+inline GenerateOptions usual_text_to_image() {
+  return {.steps = 20, .sampler = "auto", .guidance = 7, .steps_open = true, .guidance_open = true};
+}
+
 // A line each, for the user.
 struct ChoiceTexts {
   std::vector<std::string> warnings = {};

@@ -353,7 +353,7 @@ class Run {
     const bool wanted = due(c_.sample_every) || (c_.sample_every > 0 && state_.step == c_.steps);
     if (c_.resume && wanted && job_.hooks.sample && leads() &&
         !std::filesystem::exists(sample_file(c_.out, state_.step)))
-      job_.hooks.sample(state_);
+      job_.hooks.sample(state_, *signals_);
   }
 
   // Who stops a run wants the end soon: it has its checkpoint, but no picture that is not due.
@@ -380,7 +380,7 @@ class Run {
       if (job_.hooks.evaluate) job_.hooks.evaluate(state_, *metrics_);
       metrics_->flush();
     }
-    if (sample) job_.hooks.sample(state_);
+    if (sample) job_.hooks.sample(state_, *signals_);
   }
 
   // Which rank the others wait for, where that takes more than a tenth of the time.

@@ -12,6 +12,7 @@
 #include "train/config.h"
 #include "train/loader.h"
 #include "train/metrics.h"
+#include "train/stop.h"
 #include "train/validation.h"
 
 namespace ebb::train {
@@ -21,7 +22,7 @@ namespace ebb::train {
 struct Hooks {
   // Every sample_every steps and at the end; when a run resumes, for the step it resumes at if that
   // step's picture (sample_file) is missing.
-  std::function<void(const TrainState&)> sample = {};
+  std::function<void(const TrainState&, const StopSignals&)> sample = {};
   // With every checkpoint; adds values to the metrics.
   std::function<void(const TrainState&, MetricsLog&)> evaluate = {};
   std::function<void(std::string_view)> log = {};  // messages for the user

@@ -39,7 +39,7 @@ TEST(train, a_toy__learns_and_leaves_its_files) {
   std::vector<int64_t> sampled;
   job.config.sample_every = 150;
   job.hooks.log = [&](std::string_view line) { lines.emplace_back(line); };
-  job.hooks.sample = [&](const TrainState& s) { sampled.push_back(s.step); };
+  job.hooks.sample = [&](const TrainState& s, const auto&) { sampled.push_back(s.step); };
   job.hooks.evaluate = [](const TrainState& s, MetricsLog& log) {
     const NamedNumber fid[] = {{"eval/fid", 3.5}};
     log.add(s.step, fid);
@@ -133,7 +133,7 @@ TEST(train, resumed_behind_a_step_whose_picture_is_missing__makes_it) {
   const auto go = [&](int64_t steps) {
     TrainJob job = toy_job(c);
     job.config.steps = steps;
-    job.hooks.sample = [&](const TrainState& s) {
+    job.hooks.sample = [&](const TrainState& s, const auto&) {
       sampled.push_back(s.step);
       std::filesystem::create_directories(folder / "samples");
       testing::put_file(sample_file(c.out, s.step), "a picture");
@@ -176,7 +176,7 @@ TEST(train, signal__finishes_the_step_and_saves) {
   };
   job.config.sample_every = 100;
   int64_t samples = 0;
-  job.hooks.sample = [&](const TrainState&) { ++samples; };
+  job.hooks.sample = [&](const TrainState&, const auto&) { ++samples; };
   const TrainResult r = train(std::move(job), cpu());
   EXPECT_EQ(samples, 0) << "none is due, and who stops a run wants its end";
   EXPECT_EQ(r.why, TrainResult::Stop::signal);

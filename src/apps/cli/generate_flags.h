@@ -12,6 +12,7 @@
 #include "apps/cli/mode_flags.h"
 #include "base/text_list.h"
 #include "io/picture_file.h"
+#include "pipeline/open_choices.h"
 #include "pipeline/request.h"
 
 namespace ebb::cli {
@@ -30,7 +31,7 @@ struct GenerateFlags {
   int64_t n = 1, first_image = 0, clip_skip = 0, quality = io::default_quality;
   int64_t only = -1;    // of the request's pictures; -1: all
   HashTexts made_with;  // of the files of --like
-  GenerateOptions generate{.steps = 20, .sampler = "auto", .guidance = 7};
+  GenerateOptions generate = usual_text_to_image();
   ModeFlags modes;
   ControlFlags control;
   CommonOptions common;

@@ -17,6 +17,7 @@
 #include "diffusion/solver/run.h"
 #include "pipeline/checkpoint_training.h"
 #include "pipeline/finetune_metadata.h"
+#include "pipeline/train_samples.h"
 #include "train/run_folder.h"
 #include "train/stop.h"
 
@@ -37,16 +38,17 @@ struct Options {
 };
 
 // Settings of training that say nothing here.
-constexpr std::string_view without_part[] = {
-    "size",       "channels",         "classes", "limit", "shard",       "sample_every",
-    "validation", "validation_every", "augment", "gpus",  "reduce_dtype"};
+constexpr std::string_view without_part[] = {"size",  "channels",    "classes",          "limit",
+                                             "shard", "validation",  "validation_every", "augment",
+                                             "gpus",  "reduce_dtype"};
 // Settings of networks from scratch that checkpoints do not have yet.
-constexpr std::string_view to_come[] = {"gpus",         "shard",      "reduce_dtype",
-                                        "sample_every", "validation", "validation_every"};
+constexpr std::string_view to_come[] = {"gpus", "shard", "reduce_dtype", "validation",
+                                        "validation_every"};
 // Settings with which a run may go on in another way: of its files, and of what hashes tell. All
 // others say which weights there are, or what is in which batch.
-constexpr std::string_view changeable[] = {"names",   "save_dtype", "text_encoder", "vae",
-                                           "variant", "cache_dir",  "text_lr"};
+constexpr std::string_view changeable[] = {"names",   "save_dtype",     "text_encoder",
+                                           "vae",     "variant",        "cache_dir",
+                                           "text_lr", "sample_prompts", "sample_pictures"};
 constexpr std::string_view kept_of_training[] = {"batch", "accumulation", "seed", "flip",
                                                  "optimizer"};
 
@@ -77,7 +79,7 @@ std::vector<Field> fields_to_come(train::TrainConfig& c) {
   return out;
 }
 
-// What asks for nothing, as --sample-every 0 does, is no error.
+// What asks for nothing, as --validation off does, is no error.
 void refuse_what_is_to_come(const std::vector<std::string>& words) {
   train::TrainConfig nothing;
   for (const Field& f : fields_to_come(nothing)) {
@@ -175,6 +177,14 @@ std::unique_ptr<CheckpointTraining> prepared(Options& o, const Context& context,
   }
 }
 
+void check_samples(const train::TrainConfig& c, const FinetuneConfig& f) {
+  require(c.sample_every == 0 || !f.trains("autoencoder"),
+          "train: --sample-every is of denoisers, and has no effect on an autoencoder");
+  require(c.sample_every > 0 || f.sample_prompts.empty(),
+          "train: --sample-prompts has no effect without --sample-every");
+  if (!f.sample_prompts.empty()) sample_prompts(f.sample_prompts);
+}
+
 int run(Options& o) {
   train::TrainConfig& c = o.request.train;
   require(!c.data.empty(), "train: --data is missing");
@@ -184,6 +194,7 @@ int run(Options& o) {
   require(!o.request.config.trains("autoencoder") || o.diffusion.empty(),
           "train: ", o.diffusion.empty() ? "" : flag_of(o.diffusion.front().first),
           " is of denoisers, and has no effect on an autoencoder");
+  check_samples(c, o.request.config);
   train::check_run_folder(c.out, c.resume, c.overwrite);
   const Context context =
       open_device({.device = c.device, .tune = c.tune, .threads = c.threads}, nullptr);

@@ -375,7 +375,9 @@ train::TrainJob make_job(const Options& o, const train::HeldOut& data, const Con
   job.hooks.log = say_once;
   job.hooks.json = o.json;
   job.ranks = o.ranks.get();
-  job.hooks.sample = [&o, &context](const train::TrainState& s) { write_grid(o, context, s); };
+  job.hooks.sample = [&o, &context](const train::TrainState& s, const auto&) {
+    write_grid(o, context, s);
+  };
   return job;
 }
 

@@ -1,0 +1,127 @@
+#include "pipeline/train_samples.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/file_and_numbers.h"
+#include "base/json.h"
+#include "base/temporary.h"
+#include "core/out_of_memory.h"
+#include "diffusion/solver/run.h"
+#include "io/file.h"
+#include "io/image.h"
+#include "pipeline/decoder.h"
+#include "pipeline/open_choices.h"
+#include "pipeline/text_to_image.h"
+#include "train/run_folder.h"
+
+namespace ebb {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t most_prompts = 16;
+
+// A folder that is gone in the end, however that comes.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& path) {
+    remove_abandoned(path);  // of a run that was killed
+    path_ = temporary_name(path);
+    io::make_folder(path_, "samples");
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  std::string file(const std::string& name) const { return (fs::path(path_) / name).string(); }
+
+ private:
+  std::string path_;
+};
+
+std::string without_spaces_around(std::string_view s) {
+  const size_t begin = s.find_first_not_of(" \t\r"), end = s.find_last_not_of(" \t\r");
+  return begin == std::string_view::npos ? "" : std::string(s.substr(begin, end - begin + 1));
+}
+
+}  // namespace
+
+std::vector<std::string> sample_prompts(const std::string& text) {
+  std::vector<std::string> out;
+  const auto add = [&](std::string_view s) {
+    const std::string prompt = without_spaces_around(s);
+    if (!prompt.empty() && prompt[0] != '#') out.push_back(prompt);
+  };
+  std::error_code ignored;
+  const bool is_file = fs::is_regular_file(text, ignored);
+  if (is_file) {
+    std::ifstream in(text);
+    for (std::string line; std::getline(in, line);) add(line);
+  } else {
+    for (const std::string_view part : parted(text, ";")) add(part);
+  }
+  require(!out.empty(), "sample_prompts: ", is_file ? "the file has no prompt  " : "no prompt in ",
+          is_file ? text : "'" + text + "'");
+  require(out.size() <= most_prompts, "sample_prompts: must be at most ", most_prompts, " (",
+          out.size(), ")", is_file ? "  " + text : "");
+  return out;
+}
+
+std::vector<Tensor> TrainSamples::pictures(const std::string& file,
+                                           const std::function<bool()>& stops) const {
+  using File = What::File;
+  const FinetuneConfig& f = request_.config;
+  PartFiles files{.model = what_.file == File::checkpoint ? file : request_.train.model,
+                  .autoencoder = f.vae,
+                  .variant = f.variant};
+  if (!f.text_encoder.empty() && what_.file != File::checkpoint)
+    files.text_encoders = {f.text_encoder};
+  TextToImageOptions options;
+  if (what_.file == File::embedding)
+    options.embeddings = text::read_embedding_folder(fs::path(file).parent_path().string(),
+                                                     TextToImageRequest().syntax);
+  TextToImage pipeline(of_training([&] { return load_parts(files, request_.diffusion); }), context_,
+                       std::move(options));
+  TextToImageRequest request{.count = what_.pictures,
+                             .size = {.height = f.resolution, .width = f.resolution},
+                             .options = usual_text_to_image()};
+  request.options.seed = request_.train.seed;
+  request.options.dtype = request_.train.dtype;
+  if (what_.file == File::adapter) request.loras = {{.file = file, .named_by = "train: samples"}};
+  std::vector<Tensor> out;
+  RunEvents events;
+  events.progress = [&](const RunProgress&) { return !stops(); };
+  events.picture = [&](const Picture& p) {
+    out.push_back(image_at(to_pixels(stacked({p.pixels})), 0));
+  };
+  for (const std::string& prompt : what_.prompts) {
+    request.prompt = prompt;
+    pipeline.run(pipeline.resolve(request), events);
+  }
+  return out;
+}
+
+void TrainSamples::draw(const train::TrainState& state, const std::function<bool()>& stops) const {
+  const std::string picture = train::sample_file(request_.train.out, state.step);
+  io::make_folder(fs::path(picture).parent_path().string(), "samples");
+  const TemporaryFolder folder(fs::path(picture).replace_filename("model").string());
+  const bool is_embedding = what_.file == What::File::embedding;
+  const std::string model =
+      folder.file((is_embedding ? request_.config.embedding : "model") + ".safetensors");
+  try {
+    what_.write(model, state, {});
+    io::write_png(picture, io::image_grid(pictures(model, stops), what_.pictures, 2),
+                  {{"step", std::to_string(state.step)},
+                   {"model", request_.train.model},
+                   {"seed", str(request_.train.seed)},
+                   {"rows", strings_json(what_.prompts)}});
+  } catch (const OutOfMemory& e) {
+    request_.say(str("no samples of step ", state.step, ": ", e.what()));
+  } catch (const Cancelled&) {
+    request_.say(str("no samples of step ", state.step, ": the run ends"));
+  }
+}
+
+}  // namespace ebb

@@ -1,0 +1,130 @@
+// `ebb train --model CHECKPOINT --sample-every`: pictures of prompts while it trains.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+
+#include "support/train_program.h"
+
+namespace ebb::testing {
+namespace {
+
+class cli_train_samples : public TrainProgram {
+ protected:
+  std::string sample(const std::string& out, int step) const {
+    return folder_ / str(out, "/samples/step-0000000", step, ".png");
+  }
+  // Picture `row`, `column` of a grid of pictures of 64x64, with 2 pixels between and around.
+  static Tensor cut(const Tensor& grid, int64_t row, int64_t column) {
+    constexpr int64_t side = 64, pitch = side + 2;
+    Tensor out(DType::u8, {side, side, 3});
+    const int64_t width = grid.shape()[1];
+    for (int64_t y = 0; y < side; ++y)
+      std::copy_n(
+          grid.span<uint8_t>().begin() + ((2 + row * pitch + y) * width + 2 + column * pitch) * 3,
+          side * 3, out.span<uint8_t>().begin() + y * side * 3);
+    return out;
+  }
+  // What `ebb generate` makes with the usual settings, one of two pictures.
+  Tensor generated(const std::string& from, const std::string& prompt, int index) {
+    const Output out = run_program(
+        str("generate --device cpu --model ", from, " --prompt '", prompt, "' --n 1 --first-image ",
+            index, " --size 64 --dtype f32 --seed 5 --overwrite --out ", png("one")));
+    EXPECT_EQ(out.code, 0) << out.text;
+    return io::read_image(png("one"));
+  }
+  static int difference(const Tensor& a, const Tensor& b) {  // the largest
+    int out = 0;
+    for (size_t i = 0; i < a.span<uint8_t>().size(); ++i)
+      out = std::max(out, std::abs(a.span<uint8_t>()[i] - b.span<uint8_t>()[i]));
+    return out;
+  }
+  static bool same(const Tensor& a, const Tensor& b) {
+    return a.shape() == b.shape() && std::ranges::equal(a.span<uint8_t>(), b.span<uint8_t>());
+  }
+};
+
+constexpr const char* lora = "--adapter lora --rank 4 --alpha 4 --lr 0.01 --save-dtype f32 ";
+
+TEST_F(cli_train_samples, of_an_adapter__are_what_generating_with_its_file_makes) {
+  const std::string flags =
+      str(lora, "--steps 4 --sample-every 2 --sample-prompts 'fox; a fox in snow' ");
+  const Output out = run_program(train("run", flags));
+  ASSERT_EQ(out.code, 0) << out.text;
+  const Tensor first = io::read_image(sample("run", 2)), last = io::read_image(sample("run", 4));
+  EXPECT_EQ(last.shape(), (Shape{2 * 66 + 2, 2 * 66 + 2, 3}));
+  EXPECT_EQ(io::read_png_text(sample("run", 4)).at("rows"), R"(["fox","a fox in snow"])");
+  const std::string from = str(whole(), " --lora ", model("run", 4));
+  // two at a time there, one here
+  EXPECT_LE(difference(cut(last, 0, 0), generated(from, "fox", 0)), 1);
+  EXPECT_LE(difference(cut(last, 1, 1), generated(from, "a fox in snow", 1)), 1);
+  EXPECT_GT(difference(cut(last, 0, 0), cut(last, 0, 1)), 9);
+  EXPECT_FALSE(same(first, last));
+  // nothing else is left there
+  const std::filesystem::directory_iterator files(folder_ / "run/samples");
+  EXPECT_EQ(std::distance(begin(files), end(files)), 2);
+}
+
+TEST_F(cli_train_samples, leave_the_training_as_it_is) {
+  ASSERT_EQ(run_program(train("plain", str(lora, "--steps 3"))).code, 0);
+  ASSERT_EQ(run_program(train("drawn", str(lora, "--steps 2 --sample-every 1"))).code, 0);
+  const Output on =
+      run_program(str("train --resume --steps 3 --sample-every 2 --sample-prompts fox "
+                      "--sample-pictures 1 --out ",
+                      folder_ / "drawn"));
+  ASSERT_EQ(on.code, 0) << on.text;
+  expect_same_tensors(folder_ / "plain/state-00000003.safetensors",
+                      folder_ / "drawn/state-00000003.safetensors");
+  EXPECT_EQ(io::read_png_text(sample("drawn", 3)).at("rows"), R"(["fox"])");
+}
+
+TEST_F(cli_train_samples, without_prompts__are_of_the_first_captions) {
+  const Output out = run_program(
+      train("run", str(lora,
+                       "--steps 1 --sample-every 1 --sample-pictures 1 --caption-dropout 1 "
+                       "--caption-prefix 'photo:'")));
+  ASSERT_EQ(out.code, 0) << out.text;
+  const std::string rows = io::read_png_text(sample("run", 1)).at("rows");
+  EXPECT_EQ(rows.find(R"(["photo: a fox, number 0, in snow","photo: a fox, number 1)"), 0U) << rows;
+}
+
+TEST_F(cli_train_samples, of_a_whole_network_and_of_an_embedding__are_drawn_too) {
+  const std::string often =
+      "--steps 1 --sample-every 1 --sample-prompts zorro --sample-pictures 1 --save-dtype f32 ";
+  ASSERT_EQ(run_program(train("net", str("--lr 0.01 ", often))).code, 0);
+  EXPECT_TRUE(
+      same(cut(io::read_image(sample("net", 1)), 0, 0), generated(model("net", 1), "zorro", 0)));
+  ASSERT_EQ(run_program(train("word", str("--train embedding --embedding zorro --vectors 2 "
+                                          "--caption-prefix 'a zorro' --lr 0.1 ",
+                                          often)))
+                .code,
+            0);
+  EXPECT_FALSE(same(cut(io::read_image(sample("word", 1)), 0, 0), generated(whole(), "zorro", 0)));
+}
+
+TEST_F(cli_train_samples, mistakes__are_one_error_before_anything_is_made) {
+  const auto line = [&](const std::string& flags) {
+    return error_line(train("run", str(lora, "--steps 1 ", flags)));
+  };
+  EXPECT_NE(line("--sample-prompts fox").find("no effect without --sample-every"),
+            std::string::npos);
+  EXPECT_NE(line("--sample-every 1 --sample-pictures 17").find("must be 1 to 16 (17)"),
+            std::string::npos);
+  put_file(folder_ / "none.txt", "# a comment\n\n");
+  const std::string none = str("--sample-every 1 --sample-prompts ", folder_ / "none.txt");
+  EXPECT_NE(line(none).find("the file has no prompt"), std::string::npos) << line(none);
+  std::string many;
+  for (int i = 0; i < 17; ++i) many += str("fox ", i, "\n");
+  put_file(folder_ / "many.txt", many);
+  const std::string all = str("--sample-every 1 --sample-prompts ", folder_ / "many.txt");
+  EXPECT_NE(line(all).find("must be at most 16 (17)"), std::string::npos) << line(all);
+  EXPECT_NE(error_line(train("run", "--train autoencoder --sample-every 1 --steps 1"))
+                .find("is of denoisers"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+}  // namespace
+}  // namespace ebb::testing
