@@ -14,4 +14,9 @@ inline void signed_pixels(std::span<const uint8_t> from, std::span<float> to) {
   std::ranges::transform(from, to.begin(), signed_pixel);
 }
 
+// In [0,1].
+inline void unit_pixels(std::span<const uint8_t> from, std::span<float> to) {
+  std::ranges::transform(from, to.begin(), [](uint8_t v) { return static_cast<float>(v) / 255; });
+}
+
 }  // namespace ebb::io

@@ -14,6 +14,7 @@
 #include "diffusion/precond.h"
 #include "io/canny.h"
 #include "io/image.h"
+#include "io/pixels.h"
 #include "io/resize.h"
 #include "pipeline/adapter_regions.h"
 #include "pipeline/control_names.h"
@@ -48,8 +49,7 @@ Tensor hint_of_image(const ControlInput& in, int64_t height, int64_t width, int6
   if (image.shape()[0] != height || image.shape()[1] != width)
     image = io::resize(image, height, width);
   Tensor out(DType::f32, {1, height, width, channels});
-  std::ranges::transform(image.span<uint8_t>(), out.span<float>().begin(),
-                         [](uint8_t v) { return static_cast<float>(v) / 255; });
+  io::unit_pixels(image.span<uint8_t>(), out.span<float>());
   return out;
 }
 

@@ -11,10 +11,14 @@
 #include "core/host_memory.h"
 #include "diffusion/loss.h"
 #include "io/safetensors.h"
+#include "pipeline/control.h"
+#include "pipeline/control_names.h"
 #include "pipeline/finetune_metadata.h"
 #include "pipeline/loras.h"
 #include "pipeline/text_in_loss.h"
+#include "pipeline/train_control.h"
 #include "train/loader.h"
+#include "train/many_files.h"
 #include "train/model_weights.h"
 #include "train/state.h"
 
@@ -62,29 +66,33 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
        "the autoencoder or a text encoder", c_.model);
   pictures_ = read_train_pictures(request_, cache_.folder());
   if (f_.trains("embedding")) check_embedded_captions();
+  if (f_.trains("controlnet"))
+    control_images_ = read_control_images(request_, pictures_.data, cache_.folder());
   encode_all();
+}
+
+void Finetune::add_weights(const nn::Weights& weights, const WeightStore& store,
+                           const std::string& prefix, bool trained) {
+  for (nn::Weight w : weights) {
+    request_.between();
+    Tensor value = weight_of(w, store);
+    w.name = prefix + w.name;
+    w.trained = w.trained && trained;
+    given_[w.name] = std::move(value);
+    weights_.push_back(std::move(w));
+  }
 }
 
 void Finetune::read_weights() {
   const LoadedModel& m = parts_.denoiser;
-  const auto add = [&](const nn::Weights& weights, const WeightStore& store,
-                       const std::string& prefix, bool trained) {
-    for (nn::Weight w : weights) {
-      request_.between();
-      Tensor value = weight_of(w, store);
-      w.name = prefix + w.name;
-      w.trained = w.trained && trained;
-      given_[w.name] = std::move(value);
-      weights_.push_back(std::move(w));
-    }
-  };
-  add(weights_of(*m.model, m.config), *m.weights, "", f_.trains("unet"));
+  add_weights(weights_of(*m.model, m.config), *m.weights, "", f_.trains("unet"));
   const auto& rules = texts_->rules();
   for (size_t e = 0; f_.encodes_text() && e < rules.size(); ++e)
-    add(weights_read(rules[e]), *rules[e].encoder.weights, text_prefix(e),
-        f_.trains("text_encoder"));
+    add_weights(weights_read(rules[e]), *rules[e].encoder.weights, text_prefix(e),
+                f_.trains("text_encoder"));
   if (f_.adapts()) add_adapter();
   if (f_.trains("embedding")) add_embedding();
+  if (f_.trains("controlnet")) add_control();
 }
 
 void Finetune::add_adapter() {
@@ -131,6 +139,17 @@ void Finetune::add_embedding() {
   }
   request_.say(str("trains ", f_.vectors, f_.vectors == 1 ? " vector" : " vectors",
                    " that captions name ", f_.embedding));
+}
+
+void Finetune::add_control() {
+  const LoadedComponent control = control_to_train(parts_.denoiser, f_.control_model, c_.seed);
+  const Component& c = control.component;
+  const nn::Weights weights = weights_of(*c.model, c.config);
+  add_weights(weights, *control.weights, str(prefix_of(0), '.'), true);
+  parts_.denoiser = with_controls(parts_.denoiser, {control});
+  request_.say(str("trains ", nn::count_elements(weights), " weights of a control network, ",
+                   f_.control_model.empty() ? "which begins as the U-Net's encoder"
+                                            : str("which goes on from  ", f_.control_model)));
 }
 
 void Finetune::check_embedded_captions() const {
@@ -231,6 +250,20 @@ void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t
     request_.say(str("captions are cut after 75 tokens, the first: ", texts_->cut().first));
 }
 
+void Finetune::add_controls(NamedTensors& to, int64_t number) {
+  const auto of = pictures_.order->at(number);
+  const int64_t n = c_.micro_batch();
+  for (const nn::Condition& c : control_conditions(parts_.denoiser, of.bucket)) {
+    Tensor& all = to.emplace(c.name, c.nulls(n)).first->second;
+    if (c.name != hint_of(0)) continue;
+    train::parallel(n, c_.threads, [&](int64_t row) {
+      const auto k = static_cast<size_t>(of.pictures[static_cast<size_t>(row)]);
+      const bool mirrored = c_.flip && train::flips(c_.seed, number * n + row);
+      put_row(all, row, control_pixels(control_images_[k], pictures_.fits[k], mirrored));
+    });
+  }
+}
+
 NamedTensors Finetune::batch(int64_t number) {
   const auto of = pictures_.order->at(number);
   const int64_t n = c_.micro_batch(), factor = latents_->factor();
@@ -246,6 +279,7 @@ NamedTensors Finetune::batch(int64_t number) {
     add_texts(out, row, of.pictures[static_cast<size_t>(row)], image);
   }
   out.emplace("image", index);
+  if (f_.trains("controlnet")) add_controls(out, number);
   if (f_.prior.empty()) return out;
   const Tensor weight(DType::f32, {n});
   for (size_t row = 0; row < of.pictures.size(); ++row)
@@ -263,7 +297,7 @@ std::vector<Graph> Finetune::losses() {
     c.check_shape(empty_.at(c.name).shape(), 1, "train");
     conditions.push_back(c.sized_as(empty_.at(c.name)));
   }
-  nn::Network network = network_of(*m.model, m.config);
+  nn::Network network = network_of(m, conditions_of(m));
   if (f_.encodes_text())
     network = reading_tokens(std::move(network), texts_->rules(), f_.new_vectors());
   std::set<std::string, std::less<>> frozen;
@@ -272,11 +306,13 @@ std::vector<Graph> Finetune::losses() {
   std::vector<Graph> out;
   const int64_t factor = latents_->factor();
   for (const train::PictureSize s : pictures_.sizes()) {
+    std::vector<nn::Condition> brought = conditions;
+    for (nn::Condition& c : control_conditions(m, s)) brought.push_back(std::move(c));
     const Graph all =
         loss_graph(m.diffusion, network,
                    {.batch = c_.micro_batch(),
                     .image = {s.height / factor, s.width / factor, m.config.common().in_channels},
-                    .conditions = conditions,
+                    .conditions = std::move(brought),
                     .weighted = !f_.prior.empty()});
     const Graph loss = with_params(all, [&](std::string_view w) { return !frozen.contains(w); });
     out.push_back(adapter_ ? adapter_->adapted(loss) : loss);
@@ -350,22 +386,29 @@ void Finetune::add_samples(train::TrainJob& job) {
 
 // ---- files ---------------------------------------------------------------------------------
 
+std::map<std::string, std::string> Finetune::facts(
+    const train::TrainState& state, const std::map<std::string, std::string>& metadata) const {
+  std::map<std::string, std::string> out =
+      finetune_metadata({.train = c_,
+                         .config = f_,
+                         .kind = adapter_ ? &adapter_->kind() : nullptr,
+                         .model = parts_.denoiser,
+                         .data = pictures_.data,
+                         .step = state.step});
+  out.insert(metadata.begin(), metadata.end());
+  return out;
+}
+
 void Finetune::write_model(const std::string& path, const train::TrainState& state,
                            const std::map<std::string, std::string>& metadata) {
+  const DType dtype = parse_dtype(f_.save_dtype);
   if (f_.trains("embedding")) return write_embedding(path, state, metadata);
-  if (adapter_) {
-    const DType dtype = parse_dtype(f_.save_dtype);
-    std::map<std::string, std::string> all = finetune_metadata({.train = c_,
-                                                                .config = f_,
-                                                                .kind = adapter_->kind(),
-                                                                .model = parts_.denoiser,
-                                                                .data = pictures_.data,
-                                                                .step = state.step});
-    all.insert(metadata.begin(), metadata.end());
-    adapter_->write(path, state.tensors, writer_.prefix(),
-                    {.dtype = dtype, .metadata = std::move(all)});
-    return;
-  }
+  if (adapter_)
+    return adapter_->write(path, state.tensors, writer_.prefix(),
+                           {.dtype = dtype, .metadata = facts(state, metadata)});
+  if (f_.trains("controlnet"))
+    return write_control_network({.path = path, .dtype = dtype, .metadata = facts(state, metadata)},
+                                 parts_.denoiser.controls.front(), state.tensors, writer_.prefix());
   writer_.write(path, state, {parts_.denoiser.diffusion, metadata},
                 [&](const CheckpointWeight& w) { return name_in_loss(w); });
 }

@@ -24,8 +24,11 @@ class Finetune final : public CheckpointTraining {
 
  private:
   void read_weights();
+  void add_weights(const nn::Weights& weights, const WeightStore& store, const std::string& prefix,
+                   bool trained);
   void add_adapter();
   void add_embedding();
+  void add_control();
   void check_embedded_captions() const;
   std::map<std::string, double> rates() const;
   std::optional<std::string> name_in_loss(const CheckpointWeight& weight) const;
@@ -35,6 +38,9 @@ class Finetune final : public CheckpointTraining {
   NamedTensors batch(int64_t number);
   void add_latents(NamedTensors& to, int64_t row, int64_t picture, int64_t image);
   void add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image);
+  void add_controls(NamedTensors& to, int64_t number);
+  std::map<std::string, std::string> facts(
+      const train::TrainState& state, const std::map<std::string, std::string>& metadata) const;
   void write_model(const std::string& path, const train::TrainState& state,
                    const std::map<std::string, std::string>& metadata);
   void add_samples(train::TrainJob& job);
@@ -50,6 +56,7 @@ class Finetune final : public CheckpointTraining {
   std::unique_ptr<adapters::TrainableAdapter> adapter_;
   TensorCache cache_;
   TrainPictures pictures_;
+  std::vector<train::CaptionedPicture> control_images_;  // of each picture
   std::unique_ptr<TrainLatents> latents_;
   std::unique_ptr<TrainTexts> texts_;
   NamedTensors empty_;  // the conditions of the empty caption

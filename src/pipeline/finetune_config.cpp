@@ -11,7 +11,8 @@
 namespace ebb {
 namespace {
 
-const std::vector<std::string> trained_parts = {"unet", "text_encoder", "autoencoder", "embedding"};
+const std::vector<std::string> trained_parts = {"unet", "text_encoder", "autoencoder", "embedding",
+                                                "controlnet"};
 
 // An autoencoder is trained on pictures, and is no part of what the denoiser is trained with.
 void check_autoencoder(const FinetuneConfig& f) {
@@ -55,6 +56,25 @@ void check_embedding(const FinetuneConfig& f) {
           "')");
 }
 
+// A network beside the others, which stay as they are.
+void check_control(const FinetuneConfig& f) {
+  if (!f.trains("controlnet")) {
+    require(f.control_images.empty() && f.control_model.empty(),
+            "control_images, control_model: are of a control network that is trained (--train "
+            "controlnet)");
+    return;
+  }
+  require(f.train == "controlnet", "train: a control network is trained alone, beside networks ",
+          "that stay as they are (--train ", f.train, ")");
+  require(!f.adapts(), "train: a control network is trained without an adapter (--adapter ",
+          f.adapter, ")");
+  require(!f.control_images.empty(),
+          "control_images: is missing: the images that the control network sees, one for each of "
+          "--data (--train controlnet)");
+  require(f.prior.empty(), "prior: is not for control networks: the U-Net forgets nothing, as it ",
+          "is not trained  ", f.prior);
+}
+
 void check_prior(const FinetuneConfig& f) {
   const FinetuneConfig defaults;
   if (f.prior.empty()) {
@@ -86,6 +106,7 @@ void check_parts(const FinetuneConfig& f) {
           "unet,text_encoder)");
   check_autoencoder(f);
   check_embedding(f);
+  check_control(f);
   check_prior(f);
   require(f.trains("unet") || f.targets == defaults.targets,
           "train: targets are of a U-Net that is trained, text_targets of text encoders (--train ",
@@ -104,6 +125,7 @@ void check_adapter(const FinetuneConfig& f) {
               f.names == defaults.names,
           "adapter: rank, factor, alpha, targets, text_targets and names are an adapter's "
           "(--adapter lora)");
+  if (f.trains("controlnet")) return;
   // the files of a run have all components, of its checkpoint alone
   for (const auto& [flag, file] : {std::pair{"--vae", f.vae}, {"--text-encoder", f.text_encoder}})
     require(file.empty(), "train: ", flag,

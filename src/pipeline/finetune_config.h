@@ -28,16 +28,24 @@ struct FinetuneConfig {
   std::string caption_prefix, cache_dir, prior, sample_prompts;
   int64_t sample_pictures = 2;
   double prior_weight = 1;
+  std::string control_images, control_model;
   // Hashes of what the run began with; no flags.
-  std::string base, base_encoders, base_data;
+  std::string base, base_encoders, base_data, base_controls;
 
   void fields(auto&& f) {
     f("train", train,
       "what is trained: unet, text_encoder (all that the model reads) or both, unet,text_encoder; "
-      "or, alone, autoencoder, or embedding (textual inversion)");
+      "or, alone, autoencoder, embedding (textual inversion) or controlnet (a new network beside "
+      "the U-Net)");
     f("embedding", embedding, "train embedding: its name in captions");
     f("vectors", vectors, "train embedding: tokens that the name stands for");
     f("init_text", init_text, "train embedding: a text whose tokens the vectors begin as");
+    f("control_images", control_images,
+      "train controlnet: what it sees, as --data has pictures: to a.jpg there, a.png or another "
+      "picture of that name here");
+    f("control_model", control_model,
+      "train controlnet: a file with one that is trained further; empty: a new one, which begins "
+      "as the U-Net's encoder");
     f("adapter", adapter, "what is trained in place of the networks; none: these themselves");
     f("rank", rank, "adapter: columns of its factors");
     f("factor", factor, "adapter lokr: rows and columns of the first factor, at most; -1: any");
@@ -80,11 +88,13 @@ struct FinetuneConfig {
     f("base", base, "hash of the weights that the run began with");
     f("base_encoders", base_encoders, "of the autoencoder and the text encoders, and their use");
     f("base_data", base_data, "of the pictures and captions");
+    f("base_controls", base_controls, "of the control images");
   }
   void choices(auto&& f) { f("save_dtype", save_dtype, {"f32", "f16", "bf16"}); }
 
   bool adapts() const { return adapter != "none"; }
-  bool trains(std::string_view part) const;  // "unet", "text_encoder", "embedding"
+  // "unet", "text_encoder", "embedding", "controlnet"
+  bool trains(std::string_view part) const;
   // Text encoders are in the loss, and read tokens.
   bool encodes_text() const { return trains("text_encoder") || trains("embedding"); }
   int64_t new_vectors() const { return trains("embedding") ? vectors : 0; }

@@ -34,9 +34,6 @@ std::map<std::string, std::string> finetune_metadata(const FinetuneFacts& of) {
   const FinetuneConfig& f = of.config;
   const DiffusionConfig& d = of.model.diffusion;
   std::map<std::string, std::string> out = {
-      {"ss_network_module", of.kind.kohya_module},
-      {"ss_network_dim", str(f.rank)},
-      {"ss_network_alpha", str(f.alpha)},
       {"ss_sd_model_name", fs::path(c.model).filename().string()},
       {"ss_learning_rate", str(c.lr)},
       {"ss_unet_lr", f.trains("unet") ? str(c.lr) : "None"},
@@ -70,7 +67,12 @@ std::map<std::string, std::string> finetune_metadata(const FinetuneFacts& of) {
       {"ss_zero_terminal_snr", python(d.zero_snr != "no")},
       {"ss_v2", "False"},
       {"ss_training_comment", str("trained with ebb ", version)}};
-  if (f.adapter != "lora") out["ss_network_args"] = nlohmann::json{{"algo", f.adapter}}.dump();
+  if (of.kind) {
+    out["ss_network_module"] = of.kind->kohya_module;
+    out["ss_network_dim"] = str(f.rank);
+    out["ss_network_alpha"] = str(f.alpha);
+    if (f.adapter != "lora") out["ss_network_args"] = nlohmann::json{{"algo", f.adapter}}.dump();
+  }
   if (d.precond == "v") out["modelspec.prediction_type"] = "v";
   if (d.precond == "eps") out["modelspec.prediction_type"] = "epsilon";
   if (const Family* family = find_family(of.model.config)) {

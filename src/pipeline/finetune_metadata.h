@@ -1,4 +1,5 @@
-// What the file of an adapter says of its training, under the names of kohya's scripts.
+// What the file of an adapter or a control network says of its training, under the names of kohya's
+// scripts.
 #pragma once
 
 #include <map>
@@ -14,7 +15,7 @@ inline constexpr const char* finetune_task = "text_to_image";
 struct FinetuneFacts {
   const train::TrainConfig& train;
   const FinetuneConfig& config;
-  const adapters::AdapterKind& kind;
+  const adapters::AdapterKind* kind;  // null: no adapter
   const LoadedModel& model;
   const train::Captioned& data;
   int64_t step = 0;

@@ -133,6 +133,8 @@ void examine(Captioned& all, const CaptionedOptions& options) {
       good.push_back(std::move(all.pictures[i]));
     else
       broken.push_back(errors[i]);
+  require(!options.needs_all || broken.empty(),
+          "data: ", listed("pictures cannot be read", broken));
   all.pictures = std::move(good);
   require(!all.pictures.empty(), "data: no picture can be read; ", listed("files", broken));
   if (!broken.empty())

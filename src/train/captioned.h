@@ -17,6 +17,7 @@ struct CaptionedPicture {
   std::string file;                          // with its bytes
   int64_t offset = 0, size = -1;             // of them; -1: all of the file
   std::string name;                          // for people: the file, or "shard.tar: a.jpg"
+  std::string key;                           // below its folder, or in its shard, without ending
   std::vector<std::string> captions = {""};  // training draws one of them each time
   bool captioned = false;                    // whether somebody wrote them
   int64_t repeats = 1;                       // in an epoch
@@ -34,6 +35,7 @@ Tensor decode(const CaptionedPicture& picture);
 struct CaptionedOptions {
   bool needs_captions = true;  // a picture without a caption is an Error
   bool reads_captions = true;  // false: whether pictures have captions is no matter
+  bool needs_all = false;      // a picture that cannot be read is an Error, and not left out
   int64_t threads = 0;         // that decode; 0: all that this process may use
   // Called before every file that is looked at, from any thread; may throw.
   std::function<void()> between = {};
@@ -63,7 +65,7 @@ const std::vector<const CaptionedSource*>& captioned_sources();
 
 // Pictures of "photos:10;styles;shards.tar": paths, each perhaps with how often its pictures come
 // in an epoch. Every picture that is new is decoded once: those that are broken are left out with a
-// warning.
+// warning, unless all are needed.
 // Throws Error.
 Captioned open_captioned(const std::string& data, const CaptionedOptions& options = {});
 

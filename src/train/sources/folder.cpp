@@ -87,7 +87,8 @@ void list(const std::string& root, const CaptionedOptions& options, Captioned& o
   for (const std::string& file : files.metadata) read_metadata(file, captions);
   std::set<std::string> used;  // of the texts
   for (const std::string& picture : files.pictures) {
-    CaptionedPicture p{.file = picture, .name = picture};
+    const fs::path below = fs::path(picture).lexically_relative(root).replace_extension();
+    CaptionedPicture p{.file = picture, .name = picture, .key = below.generic_string()};
     const std::string text = fs::path(picture).replace_extension(".txt").string();
     const auto line = captions.extract(fs::path(picture).lexically_normal().string());
     const auto beside = std::ranges::lower_bound(files.others, text);

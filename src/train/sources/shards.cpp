@@ -84,7 +84,8 @@ void list_shard(const std::string& path, const CaptionedOptions& options, Captio
     CaptionedPicture p{.file = path,
                        .offset = picture->second.offset,
                        .size = picture->second.size,
-                       .name = str(path, ": ", picture->second.name)};
+                       .name = str(path, ": ", picture->second.name),
+                       .key = key};
     add_caption(p, file, sample);
     out.pictures.push_back(std::move(p));
   }
