@@ -83,8 +83,9 @@ TEST_F(cli_train_control, run_that_is_stopped_and_goes_on__has_the_same_bits) {
   put_map(maps() + "/1.png", {64, 64, 3}, 3);
   EXPECT_NE(error_line(on).find("resume: the control images is not"), std::string::npos)
       << error_line(on);
-  maps();  // as they were
-  const Output done = run_program(on);
+  maps();  // as they were, which may lie elsewhere now
+  fs::rename(maps(), folder_ / "moved");
+  const Output done = run_program(str(on, " --control-images ", folder_ / "moved"));
   ASSERT_EQ(done.code, 0) << done.text;
   expect_same_tensors(model("once", 4), model("twice", 4));
 }

@@ -17,6 +17,7 @@
 #include "support/golden_steps.h"
 #include "support/ldm_case.h"
 #include "support/small_checkpoint.h"
+#include "train/model_weights.h"
 
 namespace ebb {
 namespace {
@@ -184,6 +185,20 @@ TEST(train_control, new_network__has_the_encoders_weights_and_changes_no_bit) {
     return weight_of(*w, *c.weights);
   };
   EXPECT_FALSE(std::ranges::equal(drawn(control).span<float>(), drawn(next).span<float>()));
+}
+
+TEST(train_control, new_network_of_a_published_u_net__is_the_published_control_network) {
+  for (const auto& [unet, control] :
+       {std::pair{"sd15", "control_sd15"}, {"sd2", "control_sd2"}, {"sdxl", "control_sdxl"}}) {
+    const NamedModel m = find_model(unet);
+    const LoadedModel denoiser{.model = m.model,
+                               .config = m.config,
+                               .diffusion = {},
+                               .class_names = {},
+                               .weights = train::described_weights(weights_of(*m.model, m.config))};
+    const Component made = control_to_train(denoiser, "", 1).component;
+    EXPECT_EQ(name_of(*made.model, made.config), control);
+  }
 }
 
 // An image that is its picture is treated as it is.

@@ -47,6 +47,8 @@ TEST(open_captioned, folder__has_captions_beside_pictures_and_in_metadata) {
   EXPECT_EQ(c.pictures[1].captions, Texts{"a pear"});
   EXPECT_EQ(c.pictures[1].repeats, 3);
   EXPECT_TRUE(c.warnings.empty());
+  for (const std::string& data : {folder.path(), folder.path() + "/", folder.path() + "/."})
+    EXPECT_EQ(open_captioned(data).pictures[1].key, "deeper/a") << data;
 }
 
 TEST(open_captioned, lists_of_texts__are_several_captions) {
@@ -131,6 +133,7 @@ TEST(open_captioned, shards__have_captions_in_txt_or_json) {
     ASSERT_EQ(c.pictures.size(), 2u);
     EXPECT_EQ(c.pictures[0].captions, Texts{"one"});
     EXPECT_EQ(c.pictures[1].captions, Texts{"two"});
+    EXPECT_EQ(c.pictures[1].key, "x/2");
     EXPECT_EQ(decode(c.pictures[1]).shape(), (Shape{6, 4, 3}));
     ASSERT_EQ(c.warnings.size(), 1u);
     EXPECT_NE(c.warnings[0].find("1 samples without a picture"), std::string::npos);
@@ -181,6 +184,8 @@ TEST(open_captioned, broken_pictures__are_left_out_with_their_names) {
   const Captioned c = open_captioned(folder.path(), o);
   EXPECT_EQ(c.pictures.size(), 1u);
   EXPECT_NE(c.warnings.back().find("b.png"), std::string::npos);
+  expect_error([&] { open_captioned(folder.path(), {.needs_captions = false, .needs_all = true}); },
+               "data: 1 pictures cannot be read: ");
 }
 
 TEST(open_captioned, data_that_cannot_be__names_the_file_and_rule) {
