@@ -15,9 +15,10 @@
 #include "passes/place_collectives.h"
 #include "runtime/plan.h"
 #include "support/far_device.h"
+#include "support/files.h"
 #include "support/hashed_weights.h"
 #include "support/thread_ranks.h"
-#include "train/step.h"
+#include "train/config.h"
 
 namespace ebb {
 namespace {
@@ -33,7 +34,7 @@ constexpr double rate = 1e-2;
 using Weights = std::map<std::string, std::vector<float>>;
 
 // Two blocks x + b silu(a x + c): weights that are split, and biases that are too small to be.
-Graph network(int64_t rows) {
+Graph network(int64_t rows, int64_t hidden = 2 * width) {
   Graph g;
   const Value target = g.input("target", {DType::f32, {rows, width}});
   Value x = g.input("x", {DType::f32, {rows, width}});
@@ -41,8 +42,8 @@ Graph network(int64_t rows) {
     return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)});
   };
   for (int i = 0; i < 2; ++i) {
-    const Value a = weight(str("a.", i), {2 * width, width}), c = weight(str("c.", i), {2 * width});
-    const Value b = weight(str("b.", i), {width, 2 * width});
+    const Value a = weight(str("a.", i), {hidden, width}), c = weight(str("c.", i), {hidden});
+    const Value b = weight(str("b.", i), {width, hidden});
     x = x + ops::linear(ops::silu(ops::linear(x, a, c)), b, {});
   }
   g.output("loss", ops::mse(x, target));
@@ -60,6 +61,8 @@ struct How {
   Shard shard = Shard::none;
   int64_t micro_batches = 1;
   DType dtype = DType::f32, sent = DType::f32;
+  std::string optimizer = "adamw", options = {};
+  int64_t rows = 2 * width;  // of a block's first matrix
 };
 
 // The rank's rows of image `first` and on.
@@ -68,13 +71,21 @@ Tensor rows_of(const char* name, int64_t step, int64_t first, int64_t count) {
   return all.rows(first, first + count).clone();
 }
 
-void bind_weights(Plan& plan, const Graph& loss, const Split& split) {
+// What the optimiser keeps begins as it does in a run.
+void bind_weights(Plan& plan, const Graph& loss, const Split& split,
+                  const train::Optimizer& optimizer) {
   for (const nn::Weight& w : testing::weights_of(loss)) {
     const Tensor whole = testing::hashed_weight(w);
     const bool parts = train::is_split(whole.type(), split);
-    for (const std::string& name : {w.name, "ema." + w.name})
+    std::vector<std::string> names = {w.name, "ema." + w.name};
+    for (const train::WeightState& s : train::states_of(optimizer, w.name, whole.type()))
+      if (s.begin == train::StateRule::Begin::weight) names.push_back(s.name);
+    for (const std::string& name : names)
       plan.bind(name, (parts ? train::part_of(whole, split) : whole).clone());
   }
+  if (optimizer.survey)
+    for (const train::RunNumber& n : optimizer.survey->kept)
+      plan.bind(n.name, scalar_tensor(static_cast<float>(n.begin)));
   plan.bind_missing();
 }
 
@@ -84,12 +95,16 @@ Trained train_rank(const How& how, const std::shared_ptr<ThreadRanks::Member>& m
   device->late = true;
   device->join_as(member);
   const int64_t rows = batch / how.ranks / how.micro_batches;
-  const Graph loss = network(rows);
-  const StepOptions o{
-      .dtype = how.dtype, .max_norm = 0.05, .accumulate = how.micro_batches > 1, .split = split};
+  const Graph loss = network(rows, how.rows);
+  const StepOptions o{.dtype = how.dtype,
+                      .optimizer = how.optimizer,
+                      .settings = {.options = how.options},
+                      .max_norm = 0.05,
+                      .accumulate = how.micro_batches > 1,
+                      .split = split};
   const CompileOptions compile{.gather_again = split.shard == Shard::weights};
   Plan plan(train::train_step(loss, o), {.device = device}, compile);
-  bind_weights(plan, loss, split);
+  bind_weights(plan, loss, split, train::find_optimizer(how.optimizer));
   std::optional<Plan> more;
   if (o.accumulate) {
     more.emplace(train::accumulation_step(loss, o), Context{.device = device}, compile);
@@ -117,7 +132,7 @@ Trained train_rank(const How& how, const std::shared_ptr<ThreadRanks::Member>& m
   }
   for (const Source& s : plan.graph().sources()) {
     if (s.kind == Source::Kind::input || s.name.starts_with("acc.")) continue;
-    const Tensor t = plan.fetch(s.name);
+    const Tensor t = plan.fetch(s.name).to(DType::f32);
     const auto v = t.span<float>();
     out.weights[s.name] = {v.begin(), v.end()};
   }
@@ -129,17 +144,24 @@ Trained train_on(const How& how) {
   std::vector<Trained> all(static_cast<size_t>(how.ranks));
   ThreadRanks ranks(how.ranks);
   ranks.run([&](const std::shared_ptr<ThreadRanks::Member>& m) {
-    const Split split{.ranks = how.ranks, .rank = m->rank(), .shard = how.shard, .sent = how.sent};
+    const Split split{.ranks = how.ranks,
+                      .rank = m->rank(),
+                      .shard = how.shard,
+                      .sent = how.sent,
+                      .grain = train::find_optimizer(how.optimizer).grain};
     all[static_cast<size_t>(m->rank())] = train_rank(how, how.ranks > 1 ? m : nullptr, split);
   });
   Trained out = all[0];
-  const Graph loss = network(1);
+  const Graph loss = network(1, how.rows);
   for (size_t r = 1; r < all.size(); ++r) {
     for (auto& [name, v] : out.weights) {
       const std::string weight = name.substr(name.rfind('.') - 1);
-      const Type whole = loss.type(loss.find_source(weight)->value);
+      const Source* const of = loss.find_source(weight);  // null: a number of the run
       const auto& more = all[r].weights.at(name);
-      if (train::is_split(whole, {.ranks = how.ranks, .shard = how.shard}))
+      if (of && train::is_split(loss.type(of->value),
+                                {.ranks = how.ranks,
+                                 .shard = how.shard,
+                                 .grain = train::find_optimizer(how.optimizer).grain}))
         v.insert(v.end(), more.begin(), more.end());
       else
         EXPECT_EQ(v, more) << name << " of rank " << r;
@@ -170,6 +192,43 @@ TEST(ranks, any_number_of_them_and_any_split__train_the_same_weights) {
       SCOPED_TRACE(str(ranks, " ranks, shard ", train::shard_names()[static_cast<size_t>(shard)]));
       expect_close(train_on({.ranks = ranks, .shard = shard}), one, 1e-5);
     }
+}
+
+// Prodigy's sums are over all weights of all ranks, whole and in parts.
+TEST(ranks, prodigy__finds_the_same_rate_on_any_number_of_them) {
+  const std::string options = "d0=0.01,d_coef=30";
+  const Trained one = train_on({.optimizer = "prodigy", .options = options});
+  EXPECT_GT(one.weights.at("prodigy.d")[0], 1.01F);
+  for (const Shard shard : {Shard::none, Shard::optimizer, Shard::weights})
+    expect_close(train_on({.ranks = 2, .shard = shard, .optimizer = "prodigy", .options = options}),
+                 one, 1e-4);
+}
+
+// Blocks of 256 elements begin anew in every part. A moment on the border of two codes may get the
+// other one, by which a weight moves a little elsewhere.
+TEST(ranks, moments_of_8_bits__are_those_of_parts) {
+  const int64_t rows = 8 * width;  // matrices of 8192 elements
+  const Trained one = train_on({.optimizer = "adamw8bit", .rows = rows});
+  ASSERT_EQ(one.weights.at("m8.a.0").size(), size_t{8192});
+  for (const Shard shard : {Shard::none, Shard::optimizer, Shard::weights}) {
+    const Trained many =
+        train_on({.ranks = 2, .shard = shard, .optimizer = "adamw8bit", .rows = rows});
+    for (const auto& [name, v] : one.weights) {
+      ASSERT_EQ(many.weights.at(name).size(), v.size()) << name;
+      int64_t far = 0;
+      for (size_t i = 0; i < v.size(); ++i) far += std::abs(many.weights.at(name)[i] - v[i]) > 1e-5;
+      EXPECT_LE(far, static_cast<int64_t>(v.size() / 1000)) << name;
+    }
+  }
+}
+
+TEST(ranks, an_optimiser_that_reads_whole_weights__is_not_split) {
+  const train::Optimizer& o = train::find_optimizer("adafactor");
+  EXPECT_EQ(train::shard_of("auto", o), Shard::none);
+  EXPECT_EQ(train::shard_of("none", o), Shard::none);
+  testing::expect_error([&] { train::shard_of("optimizer", o); },
+                        "shard: adafactor reads whole weights, so that nothing is kept in parts "
+                        "(optimizer); give --shard none or another --optimizer");
 }
 
 TEST(ranks, micro_batches__change_nothing_but_roundings) {

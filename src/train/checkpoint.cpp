@@ -125,6 +125,23 @@ void write_model(const std::string& folder, const TrainState& s, const RunInfo& 
   io::write_safetensors(model_file(folder, s.step), out, metadata_of(s, info, "model"));
 }
 
+// States of the weight's own type lie as the weight does, others as they are.
+bool lies_as_weight(const WeightState& state, const nn::Weight& w) {
+  return state.type == Type{DType::f32, w.shape};
+}
+Tensor in_file(const WeightState& state, const nn::Weight& w, const Tensor& t) {
+  return lies_as_weight(state, w) ? nn::to_file(w, t) : t;
+}
+
+// A tensor of a state file that is no weight, of this type. Throws Error.
+Tensor load_kept(const io::TensorFile& file, const std::string& name, const Type& type) {
+  const Tensor t = file.load(name);
+  require(t.type() == type, "checkpoint: '", name, "' must be ", type, " (", t.type(), ")  ",
+          file.files()[0]);
+  check_finite(name, t, file.files()[0]);
+  return t;
+}
+
 // With the averages where the model file does not have them as they are.
 void write_state(const std::string& folder, const TrainState& s, const RunInfo& info,
                  bool averages) {
@@ -132,10 +149,11 @@ void write_state(const std::string& folder, const TrainState& s, const RunInfo& 
   for (const nn::Weight& w : s.weights) {
     if (!w.trained) continue;
     out.push_back({"raw." + w.name, nn::to_file(w, tensor(s, w.name))});
-    for (const std::string& state : s.optimizer->states)
-      out.push_back({state + w.name, nn::to_file(w, tensor(s, state + w.name))});
+    for (const WeightState& state : states_of(*s.optimizer, w))
+      out.push_back({state.name, in_file(state, w, tensor(s, state.name))});
     if (averages) out.push_back({"ema." + w.name, nn::to_file(w, tensor(s, "ema." + w.name))});
   }
+  for (const RunNumber& n : kept_of_run(*s.optimizer)) out.push_back({n.name, tensor(s, n.name)});
   io::write_safetensors(state_file(folder, s.step), out, metadata_of(s, info, "state"));
 }
 
@@ -396,9 +414,12 @@ TrainState load_state(const std::string& folder, nn::Weights weights, const Name
       };
       s.tensors["ema." + w.name] = own ? s.tensors.at(w.name) : load("ema." + w.name);
       s.tensors[w.name] = load("raw." + w.name);
-      for (const std::string& state : optimizer.states)
-        s.tensors[state + w.name] = load(state + w.name);
+      for (const WeightState& state : states_of(optimizer, w))
+        s.tensors[state.name] =
+            lies_as_weight(state, w) ? load(state.name) : load_kept(file, state.name, state.type);
     }
+    for (const RunNumber& n : kept_of_run(optimizer))
+      s.tensors[n.name] = load_kept(file, n.name, {DType::f32, {}});
     return s;
   });
 }

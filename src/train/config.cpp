@@ -1,10 +1,12 @@
 #include "train/config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "runtime/fit.h"
 
 namespace ebb::train {
@@ -59,6 +61,7 @@ void check(const TrainConfig& c, int64_t ranks) {
   parse_recompute(c.recompute);
   require(!c.out.empty(), "out: must name a folder");
   require(!(c.resume && c.overwrite), "train: give resume or overwrite, not both");
+  check(find_optimizer(c.optimizer), optimizer_settings(c));
   check(rate_schedule(c));
   check(ema_schedule(c));
 }
@@ -80,7 +83,18 @@ OptimizerSettings optimizer_settings(const TrainConfig& c) {
   return {.beta1 = c.beta1,
           .beta2 = c.beta2 > 0 ? c.beta2 : find_optimizer(c.optimizer).beta2,
           .eps = c.eps,
-          .weight_decay = c.weight_decay};
+          .weight_decay = c.weight_decay,
+          .options = c.optimizer_options};
+}
+
+double usual_rate(const std::string& optimizer, const std::string& options, double usual) {
+  const std::vector<std::string> names = optimizer_names();
+  const size_t at = find_name(optimizer, names);
+  if (at == names.size()) return usual;  // check() says so
+  const Optimizer& o = find_optimizer(names[at]);
+  const OptimizerSettings s{.options = options};
+  check(o, s);
+  return o.rate ? o.rate(s).value_or(usual) : usual;
 }
 
 StepOptions step_options(const TrainConfig& c, bool fast_bf16) {
@@ -92,12 +106,22 @@ StepOptions step_options(const TrainConfig& c, bool fast_bf16) {
           .accumulate = c.accumulation > 1};
 }
 
+Shard shard_of(const std::string& shard, const Optimizer& optimizer, bool accumulates) {
+  const Shard parts = parse_shard(shard, accumulates);
+  if (optimizer.grain > 0 || parts == Shard::none) return parts;
+  require(shard == "auto", "shard: ", optimizer.name,
+          " reads whole weights, so that nothing is kept in parts (", shard,
+          "); give --shard none or another --optimizer");
+  return Shard::none;
+}
+
 Split split_of(const TrainConfig& c, const RankGroup* ranks) {
   if (!ranks || ranks->ranks() == 1) return {};
   return {.ranks = ranks->ranks(),
           .rank = ranks->rank(),
-          .shard = parse_shard(c.shard, c.accumulation > 1),
-          .sent = parse_dtype(c.reduce_dtype)};
+          .shard = shard_of(c.shard, find_optimizer(c.optimizer), c.accumulation > 1),
+          .sent = parse_dtype(c.reduce_dtype),
+          .grain = std::max<int64_t>(find_optimizer(c.optimizer).grain, 1)};
 }
 
 std::string to_json(const TrainConfig& c) {

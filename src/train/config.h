@@ -22,7 +22,7 @@ struct TrainConfig {
   std::string schedule = "constant";
   int64_t warmup = 0;
   double lr_final = 0, lr_reference = 0;
-  std::string optimizer = "adamw";
+  std::string optimizer = "adamw", optimizer_options;
   double beta1 = 0.9, beta2 = 0, eps = 1e-8, weight_decay = 0, clip = 1;
   double ema = 0, ema_halflife = 500000, ema_rampup = 0.05;
   std::string dtype = "auto", device = "auto", tune = "off", recompute = "off";
@@ -59,10 +59,11 @@ struct TrainConfig {
     f("warmup", warmup, "steps in which the learning rate rises to lr");
     f("lr_final", lr_final, "cosine, linear: learning rate at the end, as a fraction of lr");
     f("lr_reference", lr_reference, "rsqrt: steps after which the learning rate falls");
-    f("optimizer", optimizer, "adamw, or lion: half the states, and a third of the learning rate");
+    f("optimizer", optimizer, optimizer_help());
+    f("optimizer_options", optimizer_options, "like d0=1e-5,d_coef=2 (docs/optimisers.md)");
     f("beta1", beta1, "decay of the first moment per step (Lion: its weight in a step)");
     f("beta2", beta2, "decay of the second moment (Lion: momentum); 0: 0.999 (Lion: 0.99)");
-    f("eps", eps, "Adam: added to the root of the second moment");
+    f("eps", eps, "Adam, Prodigy: added to the root of the second moment");
     f("weight_decay", weight_decay, "decay of weight matrices per step, times lr");
     f("clip", clip, "largest global norm of the gradients; 0: no limit");
     f("ema", ema, "EMA decay of the weights per step; 0: by ema_halflife, and if that is 0, none");
@@ -96,8 +97,7 @@ struct TrainConfig {
     f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end");
     f("keep", keep, "checkpoints kept, the newest; 0: all");
     f("sample_every", sample_every, "steps between sample grids; 0: none");
-    f("log_every", log_every,
-      "steps between progress lines, which come at most four times a second");
+    f("log_every", log_every, "steps between progress lines, at most four of which come a second");
     f("tensorboard", tensorboard, "write TensorBoard event files");
   }
 
@@ -115,14 +115,20 @@ struct TrainConfig {
 // Throws Error, naming the field and the numbers, for invalid values.
 void check(const TrainConfig& c, int64_t ranks = 1);
 
+// The learning rate that suits the optimiser with these options; `usual` if it has none of its own.
+// Throws Error.
+double usual_rate(const std::string& optimizer, const std::string& options, double usual);
 OptimizerSettings optimizer_settings(const TrainConfig& c);
 RateSchedule rate_schedule(const TrainConfig& c);
 EmaSchedule ema_schedule(const TrainConfig& c);
 // dtype auto: bf16 if `fast_bf16`.
 StepOptions step_options(const TrainConfig& c, bool fast_bf16);
 
-// How a run of a group is split; null: it is not.
+// How a run of a group is split; null: it is not. Throws Error for an optimiser whose states are
+// not kept in parts.
 Split split_of(const TrainConfig& c, const RankGroup* ranks);
+// As parse_shard(), with `optimizer` in mind.
+Shard shard_of(const std::string& shard, const Optimizer& optimizer, bool accumulates = false);
 
 std::string to_json(const TrainConfig& c);
 // The defaults with what the JSON object says. Throws Error naming `subject`; unknown names suggest

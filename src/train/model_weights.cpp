@@ -132,8 +132,7 @@ int64_t host_bytes(const nn::Weights& weights, int64_t copies) {
   return bytes;
 }
 
-void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_view what) {
-  const int64_t bytes = host_bytes(weights, copies);
+void check_host_memory(int64_t bytes, std::string_view what) {
   const int64_t free = free_host_memory();
   require(bytes <= free, what, " must fit into the machine's memory (", bytes / 1000000, " MB, ",
           free / 1000000, " MB are free)");
@@ -150,7 +149,7 @@ NamedTensors load_model_weights(const std::string& path, const nn::Weights& weig
   const auto file = TensorFile::open(path);
   const nn::FileTensors tensors = tensors_of(file, names);
   nn::match_weights(weights, tensors);  // before memory is asked for
-  check_host_memory(weights, 1, "checkpoint: weights");
+  check_host_memory(host_bytes(weights, 1), "checkpoint: weights");
   const auto load = [&](const std::string& name) { return file.load(name); };
   NamedTensors out;
   for (auto& [name, t] : nn::load_weights(weights, tensors, load)) {

@@ -56,6 +56,6 @@ Tensor rounded(const std::string& name, const Tensor& t, DType dtype, std::strin
 // Bytes of `copies` of every trained weight, and one of every other, in f32.
 int64_t host_bytes(const nn::Weights& weights, int64_t copies);
 // Throws Error unless these fit into the machine's free memory; `what`: of whom, what these are.
-void check_host_memory(const nn::Weights& weights, int64_t copies, std::string_view what);
+void check_host_memory(int64_t bytes, std::string_view what);
 
 }  // namespace ebb::train

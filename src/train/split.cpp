@@ -42,7 +42,7 @@ std::vector<std::string> shard_choices() {
 
 bool is_split(const Type& whole, const Split& split) {
   const int64_t n = whole.shape.numel();
-  return split.shard != Shard::none && split.ranks > 1 && n % split.ranks == 0 &&
+  return split.shard != Shard::none && split.ranks > 1 && n % (split.ranks * split.grain) == 0 &&
          n / split.ranks >= smallest_part;
 }
 

@@ -27,10 +27,11 @@ struct Split {
   int64_t ranks = 1, rank = 0;
   Shard shard = Shard::none;
   DType sent = DType::f32;  // of gradients, while ranks exchange them
+  int64_t grain = 1;        // elements: parts are multiples, as Optimizer::grain has it
 };
 
 // Whether a trained weight of this type, its average and its moments are kept in parts. What is
-// small, or not a multiple of the ranks, is kept whole on each.
+// small, or not a multiple of the ranks and their grain, is kept whole on each.
 bool is_split(const Type& whole, const Split& split);
 // The type of a part, and that of this rank, which shares the memory of the whole.
 Type part_type(const Type& whole, const Split& split);

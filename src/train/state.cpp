@@ -9,9 +9,6 @@
 namespace ebb::train {
 namespace {
 
-// Of a trained weight: itself, its average and what the optimiser keeps.
-int64_t copies(const Optimizer& o) { return 2 + std::ssize(o.states); }
-
 // Whether the state comes to the host of this rank: to that of the one that writes it.
 bool is_wanted(const Device& device) {
   return !device.communicator() || device.communicator()->rank() == 0;
@@ -30,13 +27,25 @@ void gather_whole(const Tensor& part, const Tensor& whole, const Context& contex
 
 }  // namespace
 
+std::vector<WeightState> states_of(const Optimizer& o, const nn::Weight& w) {
+  if (!w.trained) return {};
+  return states_of(o, w.name, {DType::f32, w.shape});
+}
+
+std::vector<RunNumber> kept_of_run(const Optimizer& o) {
+  return o.survey ? o.survey->kept : std::vector<RunNumber>();
+}
+
 void check_training_memory(const nn::Weights& weights, const Optimizer& optimizer) {
-  check_host_memory(weights, copies(optimizer),
+  check_host_memory(training_bytes(weights, optimizer),
                     "train: weights, averages and states of the optimiser");
 }
 
 int64_t training_bytes(const nn::Weights& weights, const Optimizer& optimizer) {
-  return host_bytes(weights, copies(optimizer));
+  int64_t bytes = host_bytes(weights, 2);  // trained ones and their averages
+  for (const nn::Weight& w : weights)
+    for (const WeightState& s : states_of(optimizer, w)) bytes += s.type.bytes();
+  return bytes;
 }
 
 std::string trained_text(const nn::Weights& weights) {
@@ -58,26 +67,33 @@ TrainState initial_state(nn::Weights weights, uint64_t seed, const NamedTensors&
     s.tensors[w.name] = t;
     if (!w.trained) continue;
     s.tensors["ema." + w.name] = t.clone();
-    for (const std::string& state : optimizer.states) s.tensors[state + w.name] = Tensor(t.type());
+    for (const WeightState& state : states_of(optimizer, w))
+      s.tensors[state.name] =
+          state.begin == StateRule::Begin::weight ? t.clone() : Tensor(state.type);
   }
+  for (const RunNumber& n : kept_of_run(optimizer))
+    s.tensors[n.name] = scalar_tensor(static_cast<float>(n.begin));
   return s;
 }
 
 void bind_state(Plan& plan, const TrainState& state, const Split& split) {
-  // What the optimiser keeps is zero in a new run, as is what bind_missing() gives: another device
-  // needs no copy of gigabytes of zeros.
+  // What begins as zeros is so in a new run, as is what bind_missing() gives: another device needs
+  // no copy of gigabytes of zeros.
   const bool zero_states = state.step == 0 && !plan.device().on_host();
-  const auto bind = [&](const std::string& name, bool trained) {
-    const Tensor& t = state.tensors.at(name);
-    bind_weight(plan, name, trained && is_split(t.type(), split) ? part_of(t, split) : t);
-  };
   for (const nn::Weight& w : state.weights) {
-    bind(w.name, w.trained);
+    const bool in_parts = w.trained && is_split({DType::f32, w.shape}, split);
+    const auto bind = [&](const std::string& name) {
+      const Tensor& t = state.tensors.at(name);
+      bind_weight(plan, name, in_parts ? part_of(t, split) : t);
+    };
+    bind(w.name);
     if (!w.trained) continue;
-    bind("ema." + w.name, true);
-    for (const std::string& kept : state.optimizer->states)
-      if (!zero_states) bind(kept + w.name, true);
+    bind("ema." + w.name);
+    for (const WeightState& kept : states_of(*state.optimizer, w))
+      if (!zero_states || kept.begin != StateRule::Begin::zeros) bind(kept.name);
   }
+  for (const RunNumber& n : kept_of_run(*state.optimizer))
+    plan.bind(n.name, state.tensors.at(n.name));
   plan.bind_missing();
 }
 

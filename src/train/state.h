@@ -20,11 +20,15 @@ struct TrainState {
   NamedTensors tensors;
 };
 
-// Weights as given, or drawn by their rules, averages equal to them, states of the optimiser zero.
+// Weights as given, or drawn by their rules, averages equal to them, states of the optimiser as
+// they begin.
 // Throws Error before anything is drawn if the machine has too little memory, and for given ones of
 // other types.
 TrainState initial_state(nn::Weights weights, uint64_t seed, const NamedTensors& given = {},
                          const Optimizer& optimizer = find_optimizer("adamw"));
+// What the optimiser keeps of a weight, of one that is not trained nothing; and of a run.
+std::vector<WeightState> states_of(const Optimizer& o, const nn::Weight& w);
+std::vector<RunNumber> kept_of_run(const Optimizer& o);
 void check_training_memory(const nn::Weights& weights, const Optimizer& optimizer);
 // Of a whole state.
 int64_t training_bytes(const nn::Weights& weights, const Optimizer& optimizer);

@@ -1,7 +1,6 @@
 #include "train/step.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "ops/clip_scale/op.h"
@@ -28,7 +27,8 @@ Value scalar(Graph& g, std::string_view name) { return g.input(name, {DType::f32
 
 // What the weights' updates share.
 struct Shared {
-  Value lr, c1, c2, clip, ema_decay;
+  Value lr, clip, ema_decay;
+  std::vector<Value> numbers, run, run_after;
 };
 
 // The loss and its gradients, f32, by trained weight. Those of weights that are split are of this
@@ -40,6 +40,7 @@ struct Gradients {
   Value loss;
   Value share = {};         // with accumulation: of a micro-batch in its step
   std::vector<bool> split;  // by param
+  std::vector<Type> whole;  // by param, of the weight
 };
 
 void add_gradients(Gradients& to, const Graph& loss, const StepOptions& o) {
@@ -49,6 +50,7 @@ void add_gradients(Gradients& to, const Graph& loss, const StepOptions& o) {
     const Type& type = loss.type(loss.find_source(name)->value);
     require(type.dtype == DType::f32, "train: parameters must be f32  ", name);
     to.split.push_back(is_split(type, o.split));
+    to.whole.push_back(type);
   }
   to.graph = gradients(loss_of_rank(loss, o), "loss", to.params);
   if (o.split.sent != DType::f32) to.graph = send_sums_in(to.graph, o.split.sent);
@@ -128,25 +130,88 @@ Value rate_of(const std::string& name, Value lr, const StepOptions& o) {
   return ops::map({lr}, [&](auto x) { return x[0] * factor->second; });
 }
 
-void update_param(Graph& g, const std::string& name, Value grad, const Shared& s,
-                  const StepOptions& o) {
-  const Optimizer& optimizer = find_optimizer(o.optimizer);
+UpdateInputs inputs_of(const Gradients& of, size_t param, const Shared& s, const StepOptions& o) {
+  const std::string& name = of.params[param];
+  Graph& g = *of.grads[param].graph;
   const Value p = g.find(name);
-  UpdateInputs in{.p = p, .g = grad, .clip = s.clip, .c1 = s.c1, .c2 = s.c2};
+  const auto kept = [&](const std::string& state, const Type& whole) {
+    return g.source(Source::Kind::state, state,
+                    of.split[param] ? part_type(whole, o.split) : whole);
+  };
+  UpdateInputs in{.p = p, .g = of.grads[param], .states = {}, .lr = {}, .clip = s.clip};
   in.lr = rate_of(name, s.lr, o);
-  for (const std::string& state : optimizer.states)
-    in.states.push_back(g.source(Source::Kind::state, state + name, p.type()));
+  in.numbers = s.numbers;
+  in.run = s.run;
+  for (const WeightState& w : states_of(find_optimizer(o.optimizer), name, of.whole[param]))
+    in.states.push_back(kept(w.name, w.type));
   if (o.ema) {
-    in.ema = g.source(Source::Kind::state, "ema." + name, p.type());
+    in.ema = kept("ema." + name, of.whole[param]);
     in.ema_decay = s.ema_decay;
   }
   in.settings = o.settings;
   if (o.undecayed.contains(name)) in.settings.weight_decay = 0;
-  const Updated out = optimizer.update(in);
-  g.update(name, out.p);
-  for (size_t i = 0; i < optimizer.states.size(); ++i)
-    g.update(optimizer.states[i] + name, out.states[i]);
-  if (o.ema) g.update("ema." + name, out.ema);
+  return in;
+}
+
+// f32[]
+Value total(std::span<const Value> numbers) {
+  Scalar sum = 0.0;
+  for (size_t i = 0; i < numbers.size(); ++i) sum = sum + Scalar::input(static_cast<int64_t>(i));
+  const Scalar results[] = {sum};
+  const auto inputs = static_cast<int64_t>(numbers.size());
+  return ops::pointwise(*numbers[0].graph, {Expr(inputs, results), {}, "f32"}, numbers)[0];
+}
+
+// f32[] sums over all weights and ranks of what the optimiser's survey finds in each.
+std::vector<Value> sums_of(const Gradients& of, const Survey& survey,
+                           const std::vector<UpdateInputs>& weights, const Split& split) {
+  std::vector<std::vector<Value>> whole, parts;  // by sum, by weight
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const std::vector<Value> found = survey.of_weight(weights[i]);
+    auto& to = of.split[i] ? parts : whole;
+    to.resize(found.size());
+    for (size_t k = 0; k < found.size(); ++k) to[k].push_back(found[k]);
+  }
+  if (!parts.empty()) whole.resize(parts.size());
+  std::vector<Value> out;
+  for (size_t k = 0; k < whole.size(); ++k) {
+    if (!parts.empty()) whole[k].push_back(ops::all_reduce(total(parts[k]), split.ranks));
+    out.push_back(of_first_rank(total(whole[k]), split.ranks));
+  }
+  return out;
+}
+
+// Gives the updates what is kept of the run, before and behind this step.
+void make_survey(Graph& g, const Gradients& of, std::vector<UpdateInputs>& weights, const Shared& s,
+                 const StepOptions& o) {
+  const Survey& survey = *find_optimizer(o.optimizer).survey;
+  const std::vector<Value> after = survey.of_all({.run = s.run,
+                                                  .sums = sums_of(of, survey, weights, o.split),
+                                                  .numbers = s.numbers,
+                                                  .lr = s.lr,
+                                                  .clip = s.clip,
+                                                  .settings = o.settings});
+  for (size_t k = 0; k < after.size(); ++k) g.update(survey.kept[k].name, after[k]);
+  for (UpdateInputs& in : weights) in.run_after = after;
+}
+
+void update_params(Graph& g, const Gradients& of, Shared& s, const StepOptions& o) {
+  const Optimizer& optimizer = find_optimizer(o.optimizer);
+  if (optimizer.survey)
+    for (const RunNumber& n : optimizer.survey->kept)
+      s.run.push_back(g.source(Source::Kind::state, n.name, {DType::f32, {}}));
+  std::vector<UpdateInputs> weights;
+  for (size_t i = 0; i < of.params.size(); ++i) weights.push_back(inputs_of(of, i, s, o));
+  if (optimizer.survey) make_survey(g, of, weights, s, o);
+  for (size_t i = 0; i < of.params.size(); ++i) {
+    const std::string& name = of.params[i];
+    const Updated out = optimizer.update(weights[i]);
+    g.update(name, out.p);
+    const std::vector<WeightState> kept = states_of(optimizer, name, of.whole[i]);
+    for (size_t k = 0; k < kept.size(); ++k)
+      if (out.states[k].id != weights[i].states[k].id) g.update(kept[k].name, out.states[k]);
+    if (o.ema) g.update("ema." + name, out.ema);
+  }
 }
 
 }  // namespace
@@ -178,10 +243,12 @@ Graph train_step(const Graph& loss, const StepOptions& o) {
     g.output("ranks", told);
   }
   const auto clipped = clip(all, o);
-  Shared s{.lr = scalar(g, "step.lr"), .c1 = scalar(g, "step.c1"), .c2 = scalar(g, "step.c2")};
+  Shared s{.lr = scalar(g, "step.lr")};
+  for (const StepNumber& n : find_optimizer(o.optimizer).numbers)
+    s.numbers.push_back(scalar(g, "step." + n.name));
   s.clip = of_first_rank(checked(clipped.scale, total), o.split.ranks);
   if (o.ema) s.ema_decay = scalar(g, "step.ema_decay");
-  for (size_t i = 0; i < all.params.size(); ++i) update_param(g, all.params[i], all.grads[i], s, o);
+  update_params(g, all, s, o);
   g.output("loss", all.loss);
   g.output("grad_norm", of_first_rank(clipped.norm, o.split.ranks));
   g.output("finite", is_positive(s.clip));
@@ -227,13 +294,12 @@ Reports read_reports(const NamedTensors& outputs) {
 
 NamedTensors step_inputs(const StepInputs& in, const StepOptions& o) {
   NamedTensors out;
-  const auto set = [&](const char* name, double v) {
+  const auto set = [&](const std::string& name, double v) {
     out[name] = scalar_tensor(static_cast<float>(v));
   };
-  const auto t = static_cast<double>(in.step + 1);
   set("step.lr", in.lr);
-  set("step.c1", -std::expm1(t * std::log(o.settings.beta1)));
-  set("step.c2", -std::expm1(t * std::log(o.settings.beta2)));
+  for (const StepNumber& n : find_optimizer(o.optimizer).numbers)
+    set("step." + n.name, n.at(o.settings, static_cast<double>(in.step + 1)));
   if (o.ema) set("step.ema_decay", in.ema_decay);
   if (o.split.ranks > 1)
     out["step.report"] = tensor_of(

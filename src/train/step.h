@@ -1,11 +1,11 @@
 // The training step: loss, gradients, clipping, the optimiser and EMA as one graph, so that a
 // training step is one run of one plan.
 //
-// The step's state: each param p, what the optimiser keeps of it (AdamW m.<p> and v.<p>), its EMA
-// ema.<p> and, with
-// accumulation, the accumulated gradient acc.<p>. A non-finite loss or gradient changes none of p,
-// m, v and ema. Of several ranks each runs the same graph on its share of the batch; what is split
-// (train/split.h) has the sources of its part under the names of the whole.
+// The step's state: each param p, what the optimiser keeps of it (AdamW m.<p> and v.<p>) and of the
+// run, its EMA ema.<p> and, with accumulation, the accumulated gradient acc.<p>. A non-finite loss
+// or gradient changes none of p, ema and what the optimiser keeps. Of several ranks each runs the
+// same graph on its share of the batch; what is split (train/split.h) has the sources of its part
+// under the names of the whole.
 #pragma once
 
 #include <map>
@@ -59,7 +59,7 @@ struct RankReport {
 
 // Numbers that change from step to step.
 struct StepInputs {
-  int64_t step = 0;  // 0, 1, 2, ...; Adam's bias corrections follow
+  int64_t step = 0;  // 0, 1, 2, ...; Optimizer::numbers follow
   double lr = 0;
   double ema_decay = 0;
   // Gradient accumulation; the last micro-batch updates the weights.

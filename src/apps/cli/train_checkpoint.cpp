@@ -67,7 +67,8 @@ std::vector<Field> train_fields(train::TrainConfig& c) {
     if (f.name == "model") f.help = "the checkpoint: a file, or a folder of diffusers";
     if (f.name == "lr")
       f.help =
-          "learning rate; without it 1e-4 for adapters, 1e-5 for networks, 5e-3 for embeddings";
+          "learning rate; without it 1e-4 for adapters, 1e-5 for networks, 5e-3 for embeddings, "
+          "and 1 for Prodigy";
     if (f.name == "batch") f.help = "pictures per step";
   }
   return out;
@@ -103,6 +104,9 @@ train::TrainConfig usual_settings(const std::vector<std::string>& words) {
   train::TrainConfig c;
   c.batch = 1;
   c.lr = flag_value(words, "--train") == "embedding" ? 5e-3 : adapts ? 1e-4 : 1e-5;
+  const std::string optimizer = flag_value(words, "--optimizer");
+  c.lr = train::usual_rate(optimizer.empty() ? c.optimizer : optimizer,
+                           flag_value(words, "--optimizer-options"), c.lr);
   c.weight_decay = 0.01;
   c.ema_halflife = 0;
   c.checkpoint_every = 500;

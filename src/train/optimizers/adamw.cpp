@@ -13,8 +13,8 @@ Updated update(const UpdateInputs& in) {
                   .m = in.states[0],
                   .v = in.states[1],
                   .lr = in.lr,
-                  .c1 = in.c1,
-                  .c2 = in.c2,
+                  .c1 = in.numbers[0],
+                  .c2 = in.numbers[1],
                   .clip = in.clip,
                   .ema = in.ema,
                   .ema_decay = in.ema_decay},
@@ -28,7 +28,8 @@ const Optimizer& adamw() {
   static const Optimizer o{.name = "adamw",
                            .help = "Adam with decoupled weight decay",
                            .beta2 = 0.999,
-                           .states = {"m.", "v."},
+                           .states = {{"m."}, {"v."}},
+                           .numbers = bias_corrections(),
                            .update = update};
   return o;
 }

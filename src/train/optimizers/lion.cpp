@@ -39,7 +39,7 @@ const Optimizer& lion() {
   static const Optimizer o{.name = "lion",
                            .help = "the sign of a momentum: one state, and steps of one size",
                            .beta2 = 0.99,
-                           .states = {"m."},
+                           .states = {{"m."}},
                            .update = update};
   return o;
 }

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <cmath>
 
+#include "base/error.h"
 #include "base/names.h"
 #include "train/optimizer.h"
 
@@ -27,16 +29,59 @@ std::vector<std::string> optimizer_names() {
   return out;
 }
 
+std::string optimizer_help() {
+  std::string out;
+  for (const Optimizer* o : all_optimizers())
+    out += str(out.empty() ? "" : "; ", o->name, ": ", o->help);
+  return out;
+}
+
 const Optimizer& find_optimizer(std::string_view name) {
   for (const Optimizer* o : all_optimizers())
     if (o->name == name) return *o;
   fail_unknown("optimizer: unknown", std::string(name), optimizer_names());
 }
 
+double one_minus(double beta, double t) { return -std::expm1(t * std::log(beta)); }
+
+std::vector<StepNumber> bias_corrections() {
+  // exact where beta^t is next to 1, too
+  return {{"c1", [](const OptimizerSettings& s, double t) { return one_minus(s.beta1, t); }},
+          {"c2", [](const OptimizerSettings& s, double t) { return one_minus(s.beta2, t); }}};
+}
+
+void check(const Optimizer& o, const OptimizerSettings& s) {
+  if (o.check) return o.check(s);
+  require(s.options.empty(), "optimizer_options: ", o.name, " has none (", s.options, ")");
+}
+
+void set_options(const std::vector<Field>& fields, std::string_view options) {
+  while (!options.empty()) {
+    const std::string_view one = options.substr(0, options.find(','));
+    options.remove_prefix(std::min(one.size() + 1, options.size()));
+    const size_t equals = one.find('=');
+    require(equals != one.npos, "optimizer_options: must be name=value, parted by commas (", one,
+            ")");
+    set_field(find_field(fields, one.substr(0, equals), "optimizer_options"),
+              one.substr(equals + 1));
+  }
+}
+
+std::vector<WeightState> states_of(const Optimizer& o, const std::string& weight,
+                                   const Type& type) {
+  std::vector<WeightState> out;
+  for (const StateRule& rule : o.states)
+    if (const auto kept = rule.type ? rule.type(type) : type)
+      out.push_back({rule.prefix + weight, *kept, rule.begin});
+  return out;
+}
+
 bool is_optimizer_state(std::string_view tensor) {
   return std::ranges::any_of(all_optimizers(), [&](const Optimizer* o) {
     return std::ranges::any_of(o->states,
-                               [&](const std::string& s) { return tensor.starts_with(s); });
+                               [&](const StateRule& s) { return tensor.starts_with(s.prefix); }) ||
+           (o->survey && std::ranges::any_of(o->survey->kept,
+                                             [&](const RunNumber& n) { return tensor == n.name; }));
   });
 }
 

@@ -16,8 +16,8 @@
 #include "runtime/launches.h"
 #include "runtime/plan.h"
 #include "runtime/traffic.h"
+#include "train/config.h"
 #include "train/model_weights.h"
-#include "train/step.h"
 
 namespace ebb::cli {
 namespace {
@@ -27,6 +27,7 @@ constexpr std::string_view after = "after:";
 struct Options {
   std::string model = "tiny", stage = "plan", dtype = "f32", recompute = "off", shard = "auto",
               reduce_dtype = "f32";
+  std::string optimizer = "adamw";
   int64_t batch = 8, ranks = 1;
   bool train = true, all = false;
   CommonOptions common;
@@ -47,6 +48,7 @@ struct Options {
       "all)");
     f("shard", shard, "what these keep in parts: auto, none, optimizer, weights");
     f("reduce_dtype", reduce_dtype, "of the gradients that these send each other: f32 or bf16");
+    f("optimizer", optimizer, "of the training step, as `ebb train`");
     f("all", all, "print long lists and expressions in full");
     f("train", train, "the training step; --no-train: one evaluation of the network");
   }
@@ -54,6 +56,7 @@ struct Options {
     if (!stage.starts_with(after))
       f("stage", stage, {"graph", "grad", "passes", "fused", "launches", "plan"});
     f("dtype", dtype, {"f32", "bf16", "f16"});
+    f("optimizer", optimizer, train::optimizer_names());
     f("shard", shard, train::shard_choices());
     f("reduce_dtype", reduce_dtype, {"f32", "bf16"});
   }
@@ -176,11 +179,15 @@ Graph forward_graph(const Options& o, const NamedModel& m) {
 
 Graph training_graph(const Options& o, const NamedModel& m, const Graph& forward) {
   if (!o.train) return mixed_precision(forward, parse_dtype(o.dtype), Parameters::rounded);
+  const train::Optimizer& optimizer = train::find_optimizer(o.optimizer);
   return train::train_step(forward, {.dtype = parse_dtype(o.dtype),
+                                     .optimizer = o.optimizer,
+                                     .settings = {.beta2 = optimizer.beta2},
                                      .undecayed = nn::without_decay(weights_of(*m.model, m.config)),
                                      .split = {.ranks = o.ranks,
-                                               .shard = train::parse_shard(o.shard),
-                                               .sent = parse_dtype(o.reduce_dtype)}});
+                                               .shard = train::shard_of(o.shard, optimizer),
+                                               .sent = parse_dtype(o.reduce_dtype),
+                                               .grain = std::max<int64_t>(optimizer.grain, 1)}});
 }
 
 std::string text_of(const Options& o, const std::string& text) {

@@ -138,16 +138,27 @@ void check_sizes_of(const Options& o, const std::string& file) {
   }
 }
 
-// The model comes first, as the other settings are its.
-void read_settings(Options& o, const std::string& file, const std::string& model_flag) {
+// A setting of training, as a flag or as a text of a file has it; "" if neither does.
+std::string given_setting(const std::string& name, const nlohmann::ordered_json& file,
+                          const std::vector<std::string>& words) {
+  std::string given = flag_value(words, flag_of(name));
+  if (!given.empty()) return given;
+  for (const auto* at : {&file, file.contains("train") ? &file["train"] : &file})
+    if (at->is_object() && at->contains(name) && (*at)[name].is_string())
+      given = (*at)[name].get<std::string>();
+  return given;
+}
+
+// The model comes first, as the other settings are its; then what the optimiser's rate usually is.
+void read_settings(Options& o, const std::string& file, const std::vector<std::string>& words) {
   nlohmann::ordered_json j;
   if (!file.empty()) j = read_json(file);
-  std::string model = model_flag.empty() ? o.train.model : model_flag;
-  if (model_flag.empty())
-    for (const auto* at : {&j, j.contains("train") ? &j["train"] : &j})
-      if (at->is_object() && at->contains("model") && (*at)["model"].is_string())
-        model = (*at)["model"].get<std::string>();
+  const std::string named = given_setting("model", j, words);
+  const std::string model = named.empty() ? o.train.model : named;
   choose_model(o, model);
+  const std::string optimizer = given_setting("optimizer", j, words);
+  o.train.lr = train::usual_rate(optimizer.empty() ? o.train.optimizer : optimizer,
+                                 given_setting("optimizer_options", j, words), o.train.lr);
   for (const auto& [key, value] : j.items()) apply_setting(o, key, value, file);
   check_sizes_of(o, file);
   o.train.model = find_model(model).name;
@@ -223,7 +234,7 @@ void read_defaults(Options& o, const std::vector<std::string>& words) {
   const std::string model = flag_value(words, "--model"), out = flag_value(words, "--out");
   const std::string config = flag_value(words, "--config");
   if (!is_on(words, "--resume")) {
-    read_settings(o, config, model);
+    read_settings(o, config, words);
     require(!o.train.resume, "config: resume is a flag, not a setting  ", config);
     return;
   }
