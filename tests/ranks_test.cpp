@@ -196,7 +196,7 @@ TEST(ranks, any_number_of_them_and_any_split__train_the_same_weights) {
 
 // Prodigy's sums are over all weights of all ranks, whole and in parts.
 TEST(ranks, prodigy__finds_the_same_rate_on_any_number_of_them) {
-  const std::string options = "d0=0.01,d_coef=30";
+  const std::string options = "d0=0.01,d_coef=300";
   const Trained one = train_on({.optimizer = "prodigy", .options = options});
   EXPECT_GT(one.weights.at("prodigy.d")[0], 1.01F);
   for (const Shard shard : {Shard::none, Shard::optimizer, Shard::weights})
