@@ -1,8 +1,10 @@
 // What is too much, and disks that fail: it is told, and jobs end all the same.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
 #include "apps/server/fault.h"
 #include "apps/server/tasks.h"
@@ -80,6 +82,66 @@ TEST(server_queue, finished_jobs__are_bounded) {
     q.finish(*q.next(), server::JobStatus::completed);
   }
   EXPECT_EQ(q.all().size(), 3u);
+}
+
+TEST(server_queue, those_who_wait_for_a_job__are_called_in_order_without_the_lock) {
+  server::Queue q({}, "");
+  const auto job = q.submit({});
+  std::string order;
+  std::atomic<bool> answered = false;
+  std::jthread asks;
+  q.when_finished(job->id, [&](const server::JobView&) {
+    asks = std::jthread([&] { answered = q.find(job->id).has_value(); });
+    for (int i = 0; i < 500 && !answered; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    order += answered ? "first " : "locked out ";
+  });
+  q.when_finished(job->id, [&](const server::JobView& v) { order += name_of(v.status); });
+  EXPECT_TRUE(q.cancel(job->id));
+  EXPECT_EQ(order, "first cancelled");
+}
+
+// The I/O thread asks the queue: it must not wait for a disk.
+TEST(server_queue, pictures_of_a_request_that_are_written__do_not_keep_others_waiting) {
+  Folder folder;
+  server::Queue q({}, folder / "jobs");
+  server::JobSpec spec;
+  spec.inputs = {{"init", std::vector<uint8_t>(size_t{96} << 20)}};
+  using Clock = std::chrono::steady_clock;
+  std::atomic<bool> done = false;
+  Clock::duration took{}, longest{};
+  const std::jthread submits([&] {
+    const auto start = Clock::now();
+    q.submit(std::move(spec));
+    took = Clock::now() - start;
+    done = true;
+  });
+  while (!done) {
+    const auto start = Clock::now();
+    q.find("x");
+    longest = std::max(longest, Clock::now() - start);
+  }
+  EXPECT_LT(longest, took / 2);
+}
+
+// Nobody asks meanwhile: find() does not forget.
+TEST(server_memory, finished_jobs_and_their_pictures__are_forgotten_by_time_alone) {
+  Folder folder;
+  TestServer s(folder.path(), 0, [](auto& o) {
+    o.queue.known_seconds = 0.3;
+    o.tidy = std::chrono::milliseconds(20);
+  });
+  const json body = {{"prompt", "x"}, {"steps", 1}, {"width", 64}, {"height", 64}};
+  json task = body;
+  task["force_task_id"] = "one";
+  ASSERT_EQ(s.post("/sdapi/v1/txt2img", task).status, 200);
+  const auto job = s.service().queue().find("one");
+  ASSERT_TRUE(job.has_value());
+  const std::string picture = job->images.at(0).id;
+  for (int i = 0; i < 500 && s.service().queue().find("one"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_FALSE(s.service().queue().find("one"));
+  EXPECT_FALSE(s.service().store().find(picture));
 }
 
 TEST(server_tasks, task_that_throws__is_told_and_the_next_one_runs) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <exception>
 
 #include "apps/server/fault.h"
 #include "apps/server/random_text.h"
@@ -18,48 +20,30 @@ size_t bytes_of(const JobSpec& spec) {
   return out;
 }
 
-Json null_or(double time) { return time > 0 ? Json(time) : Json(); }
-
 }  // namespace
 
-std::string_view name_of(JobStatus status) {
-  constexpr std::string_view names[] = {"queued", "generating", "completed", "failed", "cancelled"};
-  return names[static_cast<size_t>(status)];
-}
-
-double unix_time() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
-
-Json job_json(const JobView& v) {
-  const Job& job = *v.job;
-  Json out = {{"id", job.id},
-              {"kind", job.spec.kind == JobKind::generate ? "generate" : "upscale"},
-              {"status", name_of(v.status)},
-              {"created", job.created},
-              {"started", null_or(v.started)},
-              {"completed", null_or(v.completed)},
-              {"queue_position", v.position < 0 ? Json() : Json(v.position)},
-              {"settings", job.spec.shown},
-              {"progress", nullptr},
-              {"images", Json::array()},
-              {"warnings", v.warnings},
-              {"error", nullptr}};
-  if (v.status == JobStatus::generating) {
-    const JobProgress& p = v.progress;
-    out["progress"] = {
-        {"image", p.image},       {"images", p.images},
-        {"step", p.step},         {"steps", p.steps},
-        {"share", p.share},       {"eta_s", p.seconds_left < 0 ? Json() : Json(p.seconds_left)},
-        {"preview_id", p.preview}};
+// The lock of what may end jobs. Those who wait for them are called once it is released, in order.
+class Queue::Ending {
+ public:
+  explicit Ending(Queue& queue) : queue_(queue), lock_(queue.mutex_) {}
+  ~Ending() {
+    const auto calls = std::exchange(queue_.calls_, {});
+    lock_.unlock();
+    for (const auto& call : calls) {
+      try {
+        call();
+      } catch (const std::exception& e) {  // the others are told all the same
+        std::fprintf(stderr, "serve: a finished job was not told: %s\n", e.what());
+      }
+    }
   }
-  for (const JobImage& i : v.images)
-    out["images"].push_back(
-        {{"index", i.index}, {"id", i.id}, {"url", "/ebb/v1/images/" + i.id}, {"seed", i.seed}});
-  if (v.error.status != 0) out["error"] = {{"code", v.error.code}, {"message", v.error.message}};
-  return out;
-}
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+ private:
+  Queue& queue_;
+  std::unique_lock<std::mutex> lock_;
+};
 
 Queue::Queue(QueueLimits limits, std::string folder,
              const std::function<void(const std::string&)>& says)
@@ -77,15 +61,21 @@ const Queue::State* Queue::state(std::string_view id) const {
   return const_cast<Queue*>(this)->state(id);
 }
 
-void Queue::check_room(int64_t images, size_t bytes) const {
+// Throws HttpFault where it cannot be taken.
+void Queue::check(const State& s) const {
   if (closed_) throw HttpFault(503, "shutting_down", "the server is shutting down");
-  for (const auto& s : waiting_) images += s->job->spec.images(), bytes += s->bytes;
+  int64_t images = s.job->spec.images();
+  size_t bytes = s.bytes;
+  for (const auto& w : waiting_) images += w->job->spec.images(), bytes += w->bytes;
   if (waiting_.size() >= limits_.jobs || images > static_cast<int64_t>(limits_.images) ||
       bytes > limits_.bytes)
     throw HttpFault(429, "queue_full",
                     str("the queue is full (", waiting_.size(), " jobs wait; at most ",
                         limits_.jobs, " jobs of ", limits_.images, " images and ",
                         limits_.bytes >> 20, " MB); try again later"));
+  const State* same = state(s.job->id);
+  if (same && !is_finished(same->view.status))
+    throw HttpFault(409, "id_in_use", str("a job with the id '", s.job->id, "' is not finished"));
 }
 
 // Behind as many jobs of each other client as this one has before it: clients take turns.
@@ -115,31 +105,35 @@ std::shared_ptr<const Job> Queue::submit(JobSpec spec) {
   const auto s = std::make_shared<State>();
   s->job = std::make_shared<Job>();
   s->bytes = bytes_of(spec);
-  const std::lock_guard lock(mutex_);
-  forget_old();
-  check_room(spec.images(), s->bytes);
-  if (!spec.id.empty() && jobs_.contains(spec.id) &&
-      !is_finished(jobs_.find(spec.id)->second->view.status))
-    throw HttpFault(409, "id_in_use", str("a job with the id '", spec.id, "' is not finished"));
   s->job->id = spec.id.empty() ? random_text(16) : spec.id;
-  if (std::erase(finished_, s->job->id) > 0 && forgets_) forgets_(state(s->job->id)->view);
   s->job->spec = std::move(spec);
   s->job->file = random_text(16);
   s->job->created = unix_time();
   s->view.job = s->job;
   s->view.progress.images = s->job->spec.images();
-  try {
-    if (!folder_.empty()) write_inputs(folder_, *s->job);
-    if (s->job->spec.keeps) keep(*s);
-  } catch (const Error& e) {
-    unkeep(*s->job);
-    throw HttpFault(507, "cannot_keep", str("the job cannot be kept on the disk: ", e.what()));
+  {
+    const std::lock_guard lock(mutex_);
+    forget_old();
+    check(*s);
   }
+  keep_new(*s->job);
+  try {
+    add(s);
+  } catch (...) {
+    unkeep(*s->job);
+    throw;
+  }
+  return s->job;
+}
+
+void Queue::add(const std::shared_ptr<State>& s) {
+  const std::lock_guard lock(mutex_);
+  check(*s);  // others may have come while its files were written
+  if (std::erase(finished_, s->job->id) > 0 && forgets_) forgets_(state(s->job->id)->view);
   jobs_[s->job->id] = s;
   insert(s);
   publish_job("queued", *s);
   wake_.notify_one();
-  return s->job;
 }
 
 std::optional<JobView> Queue::find(std::string_view id) const {
@@ -173,7 +167,7 @@ std::vector<std::string> Queue::waiting() const {
 }
 
 bool Queue::cancel(std::string_view id) {
-  const std::lock_guard lock(mutex_);
+  const Ending lock(*this);
   State* s = state(id);
   if (!s || is_finished(s->view.status)) return false;
   s->job->cancel = true;
@@ -182,7 +176,7 @@ bool Queue::cancel(std::string_view id) {
 }
 
 void Queue::cancel_all() {
-  const std::lock_guard lock(mutex_);
+  const Ending lock(*this);
   if (running_) running_->job->cancel = true;
   while (!waiting_.empty()) end(*waiting_.back(), JobStatus::cancelled, {});
 }
@@ -221,7 +215,7 @@ void Queue::when_finished(std::string_view id, std::function<void(const JobView&
 }
 
 void Queue::close(bool drain) {
-  const std::lock_guard lock(mutex_);
+  const Ending lock(*this);
   if (closed_) return;
   closed_ = keeps_all_ = true;
   if (running_ && !drain) running_->job->cancel = true;
@@ -234,6 +228,11 @@ void Queue::close(bool drain) {
 void Queue::when_forgotten(std::function<void(const JobView&)> call) {
   const std::lock_guard lock(mutex_);
   forgets_ = std::move(call);
+}
+
+void Queue::forget() {
+  const std::lock_guard lock(mutex_);
+  forget_old();
 }
 
 // ---- the worker -------------------------------------------------------------------------------
@@ -298,30 +297,42 @@ void Queue::encoding(const Job& job) {
 }
 
 void Queue::encoded(const Job& job, std::optional<JobImage> image) {
-  const std::lock_guard lock(mutex_);
+  if (image) add_image(job, std::move(*image));
+  const Ending lock(*this);
   State* s = state(job.id);
   if (!s) return;
   s->encoding = std::max<int64_t>(s->encoding - 1, 0);
-  if (image) {
-    auto& images = s->view.images;
-    const auto behind = std::ranges::upper_bound(images, image->index, {}, &JobImage::index);
-    publish("image", {{"job", job.id},
-                      {"index", image->index},
-                      {"id", image->id},
-                      {"url", "/ebb/v1/images/" + image->id},
-                      {"seed", image->seed}});
-    images.insert(behind, std::move(*image));
-    try {
-      if (job.spec.keeps) keep(*s);
-    } catch (const Error& e) {  // the job must end all the same
-      s->view.warnings.push_back(str(e.what(), "; behind a restart the job begins earlier"));
-    }
-  }
   end_if_encoded(*s);
 }
 
+// The job does not end while its file is written: the picture still counts as being encoded.
+void Queue::add_image(const Job& job, JobImage image) {
+  const std::lock_guard one_writes(files_);
+  int64_t done = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    State* s = state(job.id);
+    if (!s) return;
+    publish("image", {{"job", job.id},
+                      {"index", image.index},
+                      {"id", image.id},
+                      {"url", "/ebb/v1/images/" + image.id},
+                      {"seed", image.seed}});
+    auto& images = s->view.images;
+    images.insert(std::ranges::upper_bound(images, image.index, {}, &JobImage::index),
+                  std::move(image));
+    done = done_of(*s);
+  }
+  if (folder_.empty() || !job.spec.keeps) return;
+  try {
+    write_job(folder_, job, done);
+  } catch (const Error& e) {  // the job must end all the same
+    warn(job, str(e.what(), "; behind a restart the job begins earlier"));
+  }
+}
+
 void Queue::finish(const Job& job, JobStatus status, JobError error) {
-  const std::lock_guard lock(mutex_);
+  const Ending lock(*this);
   State* s = state(job.id);
   if (running_ && running_->job->id == job.id) running_ = nullptr;
   if (!s) return;
@@ -350,7 +361,8 @@ void Queue::end(State& s, JobStatus status, JobError error) {
               : status == JobStatus::failed  ? "failed"
                                              : "removed",
               s);
-  for (const auto& call : std::exchange(s.waiting, {})) call(s.view);
+  for (auto& call : std::exchange(s.waiting, {}))
+    calls_.push_back([call = std::move(call), view = s.view] { call(view); });
 }
 
 void Queue::forget_old() {
@@ -419,11 +431,22 @@ std::optional<std::vector<Event>> Queue::events_since(int64_t number) const {
 
 // ---- the folder -------------------------------------------------------------------------------
 
-void Queue::keep(const State& s) const {
-  if (folder_.empty()) return;
-  int64_t done = s.job->done_before;  // the smallest number that is missing: two encode at a time
+// The smallest number of a picture that is missing: two encode at a time.
+int64_t Queue::done_of(const State& s) const {
+  int64_t done = s.job->done_before;
   for (const JobImage& i : s.view.images) done += i.index == done;
-  write_job(folder_, *s.job, done);
+  return done;
+}
+
+void Queue::keep_new(Job& job) const {
+  if (folder_.empty()) return;
+  try {
+    write_inputs(folder_, job);
+    if (job.spec.keeps) write_job(folder_, job, job.done_before);
+  } catch (const Error& e) {
+    unkeep(job);
+    throw HttpFault(507, "cannot_keep", str("the job cannot be kept on the disk: ", e.what()));
+  }
 }
 
 void Queue::unkeep(const Job& job) const {

@@ -49,13 +49,16 @@ class Queue {
   void cancel_all();
   bool skip(std::string_view id);  // of the one that runs
   bool move(std::string_view id, size_t position);
-  // `call` gets the job once it is finished, at once where it is; on the thread that ends it.
+  // `call` gets the job once it is finished, at once where it is; on the thread that ends it,
+  // behind those that were given before. It may call back: the lock is not held.
   void when_finished(std::string_view id, std::function<void(const JobView&)> call);
   // No more are taken; those that wait are cancelled with 503, but stay in the folder, as does the
   // one that runs unless `drain`.
   void close(bool drain);
   // `call` gets each finished job that is forgotten; under the lock: it may not call back.
   void when_forgotten(std::function<void(const JobView&)> call);
+  // Finished jobs whose time is over; those who submit or ask for all() do so too.
+  void forget();
 
   // ---- events
   using Subscriber = std::function<void(const Event&)>;
@@ -91,9 +94,12 @@ class Queue {
     double told = 0;  // when a step was
     std::vector<std::function<void(const JobView&)>> waiting;
   };
+  class Ending;
   State* state(std::string_view id);
   const State* state(std::string_view id) const;
-  void check_room(int64_t images, size_t bytes) const;
+  void check(const State& s) const;
+  void add(const std::shared_ptr<State>& s);
+  void add_image(const Job& job, JobImage image);
   void insert(const std::shared_ptr<State>& s);
   void number_waiting();
   void end(State& s, JobStatus status, JobError error);
@@ -101,18 +107,21 @@ class Queue {
   void forget_old();
   void publish(const std::string& name, Json data);
   void publish_job(const std::string& name, const State& s);
-  void keep(const State& s) const;
+  int64_t done_of(const State& s) const;
+  void keep_new(Job& job) const;
   void unkeep(const Job& job) const;
   void read_kept(const std::function<void(const std::string&)>& says);
 
   QueueLimits limits_;
   std::string folder_;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // the I/O thread waits for it: under it no file is written
+  std::mutex files_;          // of jobs that go on; locked before the other
   std::condition_variable wake_;
   std::map<std::string, std::shared_ptr<State>, std::less<>> jobs_;
   std::list<std::shared_ptr<State>> waiting_;
   std::shared_ptr<State> running_;
-  std::deque<std::string> finished_;  // ids, oldest first
+  std::deque<std::string> finished_;          // ids, oldest first
+  std::vector<std::function<void()>> calls_;  // of when_finished(), for Ending
   std::function<void(const JobView&)> forgets_;
   std::function<void()> task_;  // of run_idle()
   bool closed_ = false, keeps_all_ = false;

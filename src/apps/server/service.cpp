@@ -136,7 +136,7 @@ void guarded(const Route& route, const Call& call) {
 Service::Service(ServiceOptions options, const MakeEngine& engine)
     : options_(std::move(options)),
       guard_(options_.guard),
-      store_(options_.out),
+      store_(options_.out, options_.memory),
       settings_(options_.options_file),
       catalogue_(std::make_unique<Catalogue>(options_.folders)),
       engine_(engine(*catalogue_)),
@@ -170,6 +170,7 @@ void Service::say(const std::string& line) const { std::fprintf(stderr, "%s\n", 
 
 void Service::run() {
   worker_ = std::jthread([this] { work(); });
+  const std::jthread forgets([this](const std::stop_token& stop) { forget_in_time(stop); });
   http_->run();
   queue_->close(false);
   worker_.join();
@@ -279,14 +280,28 @@ void Service::answer_when_done(const Call& call, JobSpec spec, Render render) {
       });
 }
 
+// Finished jobs and their pictures go though nobody asks.
+void Service::forget_in_time(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock lock(mutex);
+  while (!stop.stop_requested()) {
+    queue_->forget();
+    store_.forget();
+    wake.wait_for(lock, stop, options_.tidy, [] { return false; });
+  }
+}
+
 // ---- the worker -------------------------------------------------------------------------------
 
 void Service::work() {
   while (const auto job = queue_->next()) {
+    bool unloads = false;
     {
       const std::lock_guard lock(mutex_);
-      if (std::exchange(unload_, false)) engine_->release();
+      unloads = std::exchange(unload_, false);
     }
+    if (unloads) engine_->release();
     run_job(job);
   }
 }

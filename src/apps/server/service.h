@@ -2,6 +2,7 @@
 // threads, store, catalogue.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -34,6 +35,8 @@ struct ServiceOptions {
   GuardOptions guard;
   Limits limits;
   QueueLimits queue;
+  MemoryLimits memory;
+  std::chrono::milliseconds tidy{10'000};  // between looks for what is to be forgotten
   bool drain = false, keep_orphans = false, log = false, log_prompts = false;
 };
 
@@ -87,6 +90,7 @@ class Service {
   void handle(std::shared_ptr<const Request> request, std::shared_ptr<Exchange> exchange);
   const Route* route_of(const Request& r, std::vector<std::string>* parts) const;
   void work();
+  void forget_in_time(const std::stop_token& stop);
   void run_job(const std::shared_ptr<Job>& job);
   void say(const std::string& line) const;
 

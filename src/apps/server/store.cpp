@@ -23,8 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double seconds_in_memory = 3600;
-constexpr size_t most_in_memory = size_t{512} << 20, most_thumbs = 1000, most_facts = 10000;
+constexpr size_t most_thumbs = 1000, most_facts = 10000;
 constexpr int64_t thumb_side = 256;
 constexpr int thumb_quality = 80;
 
@@ -42,6 +41,8 @@ std::string new_id(uint64_t seed, const std::string& tag) {
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
   return str(text, '-', seed, '-', tag.empty() ? random_text(8) : tag);
 }
+
+std::string_view tag_of(std::string_view id) { return id.substr(id.rfind('-') + 1); }
 
 // The names that new_id() gives.
 bool is_id(std::string_view stem) {
@@ -71,7 +72,8 @@ std::string small_jpeg(const Tensor& image, int64_t side) {
   return {bytes.begin(), bytes.end()};
 }
 
-Store::Store(std::string folder) : folder_(std::move(folder)) {
+Store::Store(std::string folder, MemoryLimits limits)
+    : folder_(std::move(folder)), limits_(limits) {
   if (folder_.empty()) return;
   io::make_folder(folder_, "serve: --out");
   directory_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -90,8 +92,23 @@ void Store::read_folder() {
     const auto format = io::picture_format(entry.path().string());
     const std::string stem = entry.path().stem().string();
     if (format && is_id(stem) && entry.path().extension() == ending_of(*format))
-      pictures_[stem] = {stem, *format, true};
+      insert({stem, *format, true});
   }
+}
+
+void Store::insert(const StoredPicture& p) {
+  pictures_[p.id] = p;
+  if (p.kept) tags_.emplace(tag_of(p.id), p.id);
+}
+
+void Store::erase(const std::string& id) {
+  pictures_.erase(id), thumbs_.erase(id), facts_.erase(id);
+  tags_.erase({std::string(tag_of(id)), id});
+  const auto at = memory_.find(id);
+  if (at == memory_.end()) return;
+  memory_bytes_ -= at->second.bytes.size();
+  memory_order_.erase(at->second.place);
+  memory_.erase(at);
 }
 
 std::string Store::file_name(const StoredPicture& p) const {
@@ -124,34 +141,33 @@ std::string Store::add(std::vector<uint8_t> bytes, const NewPicture& picture, st
   if (p.kept && !write(file_name(p), bytes, why)) p.kept = false;
   if (fault) *fault = why;
   const std::lock_guard lock(mutex_);
-  pictures_[p.id] = p;
+  insert(p);
   if (p.kept) return p.id;
   memory_bytes_ += bytes.size();
-  memory_[p.id] = {std::string(bytes.begin(), bytes.end()), unix_time() + seconds_in_memory};
-  memory_order_.push_back(p.id);
+  memory_[p.id] = {std::string(bytes.begin(), bytes.end()), unix_time() + limits_.seconds,
+                   memory_order_.insert(memory_order_.end(), p.id)};
   forget_old();
   return p.id;
 }
 
 std::string Store::with_tag(std::string_view tag) const {
   const std::lock_guard lock(mutex_);
-  const auto at = std::ranges::find_if(pictures_, [&](const auto& p) {
-    return p.second.kept && p.first.ends_with("-" + std::string(tag));
-  });
-  return at == pictures_.end() ? "" : at->first;
+  const auto at = tags_.lower_bound({std::string(tag), ""});
+  return at == tags_.end() || at->first != tag ? "" : at->second;
 }
 
+void Store::forget() {
+  const std::lock_guard lock(mutex_);
+  forget_old();
+}
+
+// The newest one stays, however large.
 void Store::forget_old() {
   const double now = unix_time();
-  while (memory_order_.size() > 1) {
-    const auto at = memory_.find(memory_order_.front());
-    if (at != memory_.end() && at->second.until > now && memory_bytes_ <= most_in_memory) return;
-    if (at != memory_.end()) {
-      memory_bytes_ -= at->second.bytes.size();
-      pictures_.erase(at->first), thumbs_.erase(at->first), facts_.erase(at->first);
-      memory_.erase(at);
-    }
-    memory_order_.pop_front();
+  while (!memory_order_.empty()) {
+    const bool is_old = memory_.find(memory_order_.front())->second.until <= now;
+    if (!is_old && (memory_bytes_ <= limits_.bytes || memory_order_.size() == 1)) return;
+    erase(std::string(memory_order_.front()));
   }
 }
 
@@ -173,7 +189,7 @@ std::optional<std::string> Store::bytes(std::string_view id) {
       ::openat(directory_.number(), file_name(*p).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (file.number() < 0 && errno == ENOENT) {  // somebody else took it away
     const std::lock_guard lock(mutex_);
-    pictures_.erase(p->id);
+    erase(p->id);
     return {};
   }
   const auto fails = [&] {
@@ -236,11 +252,7 @@ bool Store::remove(std::string_view id) {
   if (!p) return false;
   if (p->kept) ::unlinkat(directory_.number(), file_name(*p).c_str(), 0);
   const std::lock_guard lock(mutex_);
-  pictures_.erase(p->id), thumbs_.erase(p->id), facts_.erase(p->id);
-  if (const auto at = memory_.find(p->id); at != memory_.end()) {
-    memory_bytes_ -= at->second.bytes.size();
-    memory_.erase(at);
-  }
+  erase(p->id);
   return true;
 }
 

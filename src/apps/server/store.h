@@ -2,14 +2,15 @@
 // call.
 #pragma once
 
-#include <deque>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/temporary.h"
@@ -37,11 +38,17 @@ struct PictureFacts {
   std::string settings;    // ebb's JSON; "" where there is none
 };
 
+// Of pictures in memory: those that are older go, and behind so many bytes the oldest.
+struct MemoryLimits {
+  double seconds = 3600;
+  size_t bytes = size_t{512} << 20;
+};
+
 class Store {
  public:
   // "": no folder. It is this store's alone. Throws Error where it cannot be made, or is another
   // process's.
-  explicit Store(std::string folder);
+  explicit Store(std::string folder, MemoryLimits limits = {});
 
   // Names it: YYYYMMDD-HHMMSS-<seed>-<tag>. It is there whole or not at all. Where the folder takes
   // no more (`fault` says why) it stays in memory alone.
@@ -56,6 +63,7 @@ class Store {
   std::optional<std::string> thumb(std::string_view id);
   std::optional<PictureFacts> facts(std::string_view id);
   bool remove(std::string_view id);
+  void forget();  // pictures in memory whose time is over, as add() does too
   // Of the gallery, the newest first, behind `before` ("": from the first).
   std::vector<std::string> list(std::string_view before, size_t limit) const;
 
@@ -63,18 +71,23 @@ class Store {
   struct InMemory {
     std::string bytes;
     double until = 0;
+    std::list<std::string>::iterator place;  // in memory_order_
   };
   void read_folder();
+  void insert(const StoredPicture& p);
+  void erase(const std::string& id);
   void forget_old();
   std::string file_name(const StoredPicture& p) const;
   bool write(const std::string& name, const std::vector<uint8_t>& bytes, std::string& fault);
 
   std::string folder_;
+  MemoryLimits limits_;
   Descriptor directory_;
   mutable std::mutex mutex_;
   std::map<std::string, StoredPicture, std::less<>> pictures_;
+  std::set<std::pair<std::string, std::string>, std::less<>> tags_;  // (tag, id), of the folder
   std::map<std::string, InMemory, std::less<>> memory_;
-  std::deque<std::string> memory_order_;
+  std::list<std::string> memory_order_;  // ids, the oldest first
   size_t memory_bytes_ = 0;
   std::map<std::string, std::string, std::less<>> thumbs_;
   std::map<std::string, PictureFacts, std::less<>> facts_;

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "apps/server/queue.h"
 #include "support/files.h"
@@ -30,6 +32,56 @@ TEST(Store, file_that_is_gone__is_no_picture_and_one_that_cannot_be_read_is_an_e
   fs::create_directory(folder / (broken + ".png"));
   EXPECT_THROW(store.bytes(broken), Error);
   EXPECT_TRUE(store.find(broken)) << "it may be read another time";
+}
+
+TEST(Store, pictures_in_memory__go_by_time_and_by_their_bytes) {
+  const size_t bytes = picture().size();
+  Store by_time("", {.seconds = 0.05});
+  const std::string old = by_time.add(picture(), {.keep = false});
+  ASSERT_TRUE(by_time.bytes(old));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  by_time.forget();
+  EXPECT_FALSE(by_time.bytes(old)) << "though no other was added";
+  Store by_bytes("", {.bytes = 2 * bytes});
+  std::vector<std::string> ids;
+  for (int i = 0; i < 4; ++i) ids.push_back(by_bytes.add(picture(), {.keep = false}));
+  EXPECT_FALSE(by_bytes.find(ids[0]) || by_bytes.find(ids[1]));
+  EXPECT_TRUE(by_bytes.bytes(ids[2]) && by_bytes.bytes(ids[3]));
+  EXPECT_TRUE(by_bytes.remove(ids[2]));
+  by_bytes.add(picture(), {.keep = false});
+  EXPECT_TRUE(by_bytes.bytes(ids[3])) << "what was removed does not count";
+}
+
+// Seconds of 1000 questions, the least of 5.
+double seconds_of_tags(const Store& store, const std::string& tag) {
+  double least = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int k = 0; k < 1000; ++k) EXPECT_NE(store.with_tag(tag), "");
+    least = std::min(
+        least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return least;
+}
+
+TEST(Store, with_tag__takes_no_longer_in_a_large_gallery) {
+  const std::string tag = "ffffffff";
+  const ebb::testing::Folder folder;
+  const auto filled = [&](const std::string& name, int pictures) {
+    const std::string in = folder / name;
+    fs::create_directories(in);
+    for (int i = 0; i < pictures; ++i)
+      ebb::testing::put_file(str(in, "/20260101-000000-", i, "-", 10000000 + i, ".png"), "x");
+    ebb::testing::put_file(str(in, "/20260102-000000-1-", tag, ".png"), "x");
+    return in;
+  };
+  Store small(filled("few", 20)), large(filled("many", 4000));
+  EXPECT_EQ(large.with_tag(tag), "20260102-000000-1-" + tag);
+  EXPECT_EQ(large.with_tag("10000007"), "20260101-000000-7-10000007");
+  EXPECT_EQ(large.with_tag("1000000"), "");
+  EXPECT_LT(seconds_of_tags(large, tag), 15 * seconds_of_tags(small, tag));  // of 200 times more
+  EXPECT_TRUE(large.remove("20260102-000000-1-" + tag));
+  EXPECT_EQ(large.with_tag(tag), "");
 }
 
 // A job's file, with these as its format and the name of its input.
