@@ -59,6 +59,8 @@ class Wire {
     }
     return true;
   }
+  // The end of what it sends; it still reads.
+  void end() { ::shutdown(socket_, SHUT_WR); }
   // More bytes into `read`; false at the end or after that time.
   bool more(std::chrono::milliseconds time = std::chrono::seconds(20)) {
     pollfd p{socket_, POLLIN, 0};

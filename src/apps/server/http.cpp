@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "apps/server/http_connection.h"
+#include "apps/server/http_answer.h"
 
 namespace ebb::server {
 
@@ -29,7 +29,10 @@ void HttpServer::State::accept(tcp::acceptor& from) {
     if (self->finishing || e == asio::error::operation_aborted) return;
     if (e) {  // no descriptors are left: some are closed in a while
       self->again.expires_after(std::chrono::milliseconds(100));
-      self->again.async_wait([self, &from](ErrorCode) { self->accept(from); });
+      // behind finish() `from` may be gone
+      self->again.async_wait([self, &from](ErrorCode) {
+        if (!self->finishing) self->accept(from);
+      });
       return;
     }
     ErrorCode gone;

@@ -1,8 +1,7 @@
-// A connection of the server, and what answers on it: of http.cpp alone, which is the one file that
-// is compiled with Boost.
+// A connection of the server: of http.cpp alone, which is the one file that is compiled with Boost.
 #pragma once
 
-#include <sys/socket.h>
+#include <poll.h>
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
@@ -10,7 +9,6 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
@@ -139,12 +137,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     out_ = header_text(reply.status, headers) + "\r\n";
     if (method_ != "HEAD") out_ += reply.body;
     written_ = 0;
-    write_some();
+    write_out(&Connection::wrote);
   }
 
   void begin_stream(Headers more) {
     if (answered_) return;
+    if (left_) return close();
     answered_ = true, keep_ = false;
+    ended_ = method_ == "HEAD";  // which has no body
     kept_ = shared_from_this();
     for (auto& h : more) extra_.push_back(std::move(h));
     Headers headers{{"Content-Type", "text/event-stream"},
@@ -156,6 +156,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     write_event();
   }
   void send_event(std::string text) {
+    if (ended_) return;
     // an event of any size passes where the peer has read what was before it
     if (event_bytes_ > state_->limits.stream_bytes) return close();
     event_bytes_ += text.size();
@@ -170,7 +171,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     write_event();
   }
   void set_leave(std::function<void()> call) {
-    if (!socket_.is_open()) return call();
+    if (left_ || !socket_.is_open()) return call();
     leave_ = std::move(call);
   }
 
@@ -190,19 +191,28 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (const auto call = std::exchange(leave_, nullptr)) call();
   }
 
+  // The header's time begins with the connection, or with the first byte of a later request.
   void read_header(bool first) {
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(state_->limits.header_bytes));
     parser_->body_limit(std::numeric_limits<uint64_t>::max());  // until admit() says it
     parser_->on_chunk_header(chunk_check_);
     extra_.clear(), method_.clear();
-    answered_ = false, keep_ = false, idle_ = !first && buffer_.size() == 0;
-    arm(first ? state_->limits.header_time : state_->limits.idle);
-    http::async_read_header(socket_, buffer_, *parser_,
-                            [self = shared_from_this()](ErrorCode e, size_t) {
-                              self->idle_ = false;
-                              self->header_read(e);
-                            });
+    answered_ = false, keep_ = false, left_ = false, idle_ = buffer_.size() == 0;
+    arm(first || !idle_ ? state_->limits.header_time : state_->limits.idle);
+    if (!idle_) return read_header_bytes();
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), first](ErrorCode e) {
+      self->idle_ = false;
+      if (e) return self->close();
+      if (!first) self->arm(self->state_->limits.header_time);
+      self->read_header_bytes();
+    });
+  }
+
+  void read_header_bytes() {
+    http::async_read_header(
+        socket_, buffer_, *parser_,
+        [self = shared_from_this()](ErrorCode e, size_t) { self->header_read(e); });
   }
 
   void header_read(ErrorCode e) {
@@ -242,12 +252,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     body_start_ = Clock::now(), count_ = std::make_shared<BodyCount>(state_->body_bytes);
     if (parser_->is_done()) return handle();
     if (small_letters(std::string(expect)) != "100-continue") return read_body();
-    out_ = "HTTP/1.1 100 Continue\r\n\r\n";
-    arm(state_->limits.write_stall);
-    asio::async_write(socket_, asio::buffer(out_),
-                      [self = shared_from_this()](ErrorCode e, size_t) {
-                        e ? self->close() : self->read_body();
-                      });
+    out_ = "HTTP/1.1 100 Continue\r\n\r\n", written_ = 0;
+    write_out(&Connection::read_body);
   }
 
   void read_body() {
@@ -288,14 +294,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     write(std::move(r));
   }
 
-  void write_some() {
+  // All of out_, then `next`. A peer may take it as slowly as it likes, but not stop.
+  void write_out(void (Connection::*next)()) {
     arm(state_->limits.write_stall);
     socket_.async_write_some(asio::buffer(out_.data() + written_, out_.size() - written_),
-                             [self = shared_from_this()](ErrorCode e, size_t n) {
+                             [self = shared_from_this(), next](ErrorCode e, size_t n) {
                                if (e) return self->close();
                                self->written_ += n;
-                               if (self->written_ < self->out_.size()) return self->write_some();
-                               self->wrote();
+                               if (self->written_ < self->out_.size()) return self->write_out(next);
+                               (*self.*next)();
                              });
   }
 
@@ -324,11 +331,26 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const size_t turn = ++watching_;
     socket_.async_wait(tcp::socket::wait_read, [self = weak_from_this(), turn](ErrorCode e) {
       const auto c = self.lock();
-      if (!c || e || c->watching_ != turn) return;
-      char byte = 0;
-      const ssize_t n = ::recv(c->socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-      if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) return c->close();
-      if (n < 0) c->watch();  // else the next request, which waits
+      if (c && !e && c->watching_ == turn) c->look(turn);
+    });
+  }
+  // A peer that sends no more may have left, or wait for the answer: it gets one that comes.
+  void look(size_t turn) {
+    pollfd p{socket_.native_handle(), POLLIN | POLLRDHUP, 0};
+    ::poll(&p, 1, 0);
+    if ((p.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return close();
+    if ((p.revents & POLLRDHUP) != 0) {
+      if (kept_) return close();
+      left_ = true;
+      return leave();
+    }
+    if ((p.revents & POLLIN) == 0) return watch();
+    if (kept_) return;  // its events tell
+    // The next request waits, unread, and the socket would be readable at once.
+    deadline_.expires_after(std::chrono::milliseconds(500));
+    deadline_.async_wait([self = weak_from_this(), turn](ErrorCode e) {
+      const auto c = self.lock();
+      if (c && !e && c->watching_ == turn && !c->answered_) c->look(turn);
     });
   }
   void stop_watching() {
@@ -347,13 +369,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     writing_ = true;
     out_ = std::move(events_.front()), written_ = 0;
     events_.pop_front();
-    arm(state_->limits.write_stall);
-    asio::async_write(socket_, asio::buffer(out_),
-                      [self = shared_from_this()](ErrorCode e, size_t) {
-                        if (e) return self->close();
-                        self->event_bytes_ -= std::min(self->event_bytes_, self->out_.size());
-                        self->write_event();
-                      });
+    write_out(&Connection::wrote_event);
+  }
+  void wrote_event() {
+    event_bytes_ -= std::min(event_bytes_, out_.size());
+    write_event();
   }
   void ping_later() {
     deadline_.expires_after(state_->limits.ping);
@@ -381,100 +401,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string method_, out_, drained_;
   size_t written_ = 0, watching_ = 0, event_bytes_ = 0;
   std::deque<std::string> events_;
-  bool answered_ = false, keep_ = false, idle_ = false, writing_ = false, ended_ = false;
+  bool answered_ = false, keep_ = false, idle_ = false, writing_ = false, ended_ = false,
+       left_ = false;
   std::shared_ptr<Connection> kept_;  // of an event stream, until it closes
   std::function<void()> leave_;
 };
-
-// Whoever lets go of it last, on whatever thread, it ends on the thread of all connections.
-inline std::shared_ptr<Connection> connected(const std::shared_ptr<State>& state,
-                                             tcp::socket socket) {
-  return {new Connection(state, std::move(socket)),
-          [state](Connection* c) { asio::post(state->io, [c] { delete c; }); }};
-}
-
-// Lives on any thread; the connection on its own.
-class Stream final : public EventStream {
- public:
-  Stream(std::shared_ptr<State> s, std::weak_ptr<Connection> c)
-      : state_(std::move(s)), connection_(std::move(c)) {}
-  ~Stream() override {
-    Stream::close();
-    --state_->streams;
-  }
-  bool send(std::string text) override {
-    if (connection_.expired()) return false;
-    asio::post(state_->io, [c = connection_, text = std::move(text)]() mutable {
-      if (const auto open = c.lock()) open->send_event(std::move(text));
-    });
-    return true;
-  }
-  void close(std::string last = {}) override {
-    asio::post(state_->io, [c = connection_, last = std::move(last)]() mutable {
-      if (const auto open = c.lock()) open->end_stream(std::move(last));
-    });
-  }
-
- private:
-  std::shared_ptr<State> state_;
-  std::weak_ptr<Connection> connection_;
-};
-
-class Answer final : public Exchange {
- public:
-  Answer(std::shared_ptr<State> s, const std::shared_ptr<Connection>& c)
-      : state_(std::move(s)), weak_(c), connection_(c) {}
-  // Without an answer the peer would wait for ever.
-  ~Answer() override {
-    if (!done_.exchange(true)) send(state_->handler.fault(500, "the request was not answered"));
-  }
-  void reply(Reply r) override {
-    if (!done_.exchange(true)) send(std::move(r));
-  }
-  std::shared_ptr<EventStream> stream(Headers headers) override {
-    if (state_->streams.fetch_add(1) >= state_->limits.streams) {
-      --state_->streams;
-      return nullptr;
-    }
-    if (done_.exchange(true)) {
-      --state_->streams;
-      return nullptr;
-    }
-    asio::post(state_->io, [c = connection_, headers = std::move(headers)]() mutable {
-      c->begin_stream(std::move(headers));
-    });
-    auto out = std::make_shared<Stream>(state_, weak_);
-    return out;
-  }
-  void on_leave(std::function<void()> call) override {
-    asio::post(state_->io, [c = weak_, call = std::move(call)]() mutable {
-      if (const auto open = c.lock())
-        open->set_leave(std::move(call));
-      else
-        call();
-    });
-  }
-
- private:
-  void send(Reply r) {
-    asio::post(state_->io,
-               [c = connection_, r = std::move(r)]() mutable { c->write(std::move(r)); });
-  }
-  std::shared_ptr<State> state_;
-  std::weak_ptr<Connection> weak_;
-  std::shared_ptr<Connection> connection_;
-  std::atomic<bool> done_ = false;
-};
-
-inline void Connection::handle() {
-  deadline_.cancel();
-  keep_ = parser_->keep_alive();
-  request_->body = std::move(parser_->get().body());
-  request_->counted = std::exchange(count_, nullptr);
-  parser_.reset();
-  auto answer = std::make_shared<Answer>(state_, shared_from_this());
-  watch();
-  state_->handler.handle(std::exchange(request_, nullptr), std::move(answer));
-}
 
 }  // namespace ebb::server
