@@ -17,11 +17,13 @@ import platform
 import random
 import socket
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
 import serve_soak
-from serve_client import Client, Held, job, request_text, serving
+from serve_client import Client, Held, ServeProgram, job, request_text, row, serving
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -39,10 +41,6 @@ def timed(call, times):
         call()
         out.append(time.monotonic() - begin)
     return out
-
-
-def row(name, value, unit, limit=None, **others):
-    return {"name": name, "value": round(value, 3), "unit": unit, "limit": limit, **others}
 
 
 def spread(name, seconds, limits, **others):
@@ -189,8 +187,69 @@ def case_kill(args):
         yield row("50 jobs, 5 x kill -9: made twice", twice, "jobs", 0)
 
 
+def cpu_seconds(process):
+    """What it has computed so far."""
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def served(server, body):
+    """Wall clock and processor, in seconds, of a job."""
+    client, before = Client(server.port), cpu_seconds(server.process)
+    name = client.post("/ebb/v1/jobs", body)["id"]
+    while (done := client.get(f"/ebb/v1/jobs/{name}"))["completed"] is None:
+        time.sleep(0.1)
+    if done["status"] != "completed":
+        raise RuntimeError(f"a job of the model in the box: {done['error']}")
+    return done["completed"] - done["started"], cpu_seconds(server.process) - before
+
+
+def commanded(program, body, folder):
+    words = [str(program), "generate", "--out", f"{folder}/{body['n']}"]
+    words += [word for name, value in body.items() for word in (f"--{name}", str(value))]
+    begin = time.monotonic()
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)} fails")
+    return time.monotonic() - begin, used.ru_utime + used.ru_stime
+
+
+def case_picture(args):
+    """Pictures of the model in the box, one at a time by one thread: what one more of them takes in
+    a job of the server and in `ebb generate`, and what a request for one takes."""
+    few, many, rounds = 1, 21, 5
+    body = {"prompt": "a red fox", "steps": 4, "seed": 1, "batch": 1}
+    os.environ["OMP_NUM_THREADS"] = "1"
+    by = {"server": [], "command": [], "requests": []}
+    with ServeProgram(args.program, "--quiet", "--device", "cpu", engine="models") as server, \
+            tempfile.TemporaryDirectory() as folder:
+        client = Client(server.port)
+        while client.get("/ebb/v1/catalogue")["scanning"]:
+            time.sleep(0.1)
+        served(server, body)  # loads it
+        for i in range(rounds):
+            ask = {n: served(server, {**body, "n": n}) for n in (few, many)}
+            run = {n: commanded(args.program, {**body, "n": n}, f"{folder}/{i}")
+                   for n in (few, many)}
+            for name, both in [("server", ask), ("command", run)]:
+                by[name].append([(b - a) / (many - few) for a, b in zip(both[few], both[many])])
+            each = [served(server, {**body, "seed": k}) for k in range(many)]
+            by["requests"].append([sum(values) / many for values in zip(*each)])
+    for i, clock in enumerate(["wall clock", "processor"]):
+        took = {name: [pair[i] * 1e3 for pair in pairs] for name, pairs in by.items()}
+        for name, what in [("command", "by `ebb generate`"), ("server", "in a job of the server"),
+                           ("requests", "in a job of its own")]:
+            yield row(f"one more picture {what}, {clock}", statistics.median(took[name]), "ms",
+                      least=min(took[name]), most=max(took[name]))
+        more = [a - b for a, b in zip(took["server"], took["command"])]
+        yield row(f"what the server adds to a picture, {clock}", statistics.median(more), "ms", 5,
+                  least=min(more), most=max(more))
+
+
 def case_soak(args):
-    yield from (row(*one) for one in serve_soak.soak(args.program, args.minutes))
+    yield from serve_soak.soak(args.program, args.minutes)
 
 
 CASES = {name[5:]: case for name, case in globals().items() if name.startswith("case_")}

@@ -15,6 +15,10 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "tests/support
 from serve_program import ServeProgram  # noqa: E402
 
 
+def row(name, value, unit, limit=None, **others):
+    return {"name": name, "value": round(value, 3), "unit": unit, "limit": limit, **others}
+
+
 def serving(program, step_ms=0):
     return ServeProgram(program, "--quiet", step_ms=step_ms)
 

@@ -1,5 +1,5 @@
-"""Mixed load on `ebb serve` for minutes: clients of each protocol, and those that hang, leave in
-the middle of a body, or read an event stream and come back."""
+"""Mixed load on `ebb serve` for minutes: clients of each protocol, 100 that watch, and those that
+hang, leave in the middle of a body, or read an event stream and come back."""
 
 import collections
 import json
@@ -10,7 +10,7 @@ import statistics
 import threading
 import time
 
-from serve_client import Client, job, request_text, serving
+from serve_client import Client, Held, job, request_text, row, serving
 
 SMALL = {"prompt": "soak", "steps": 4, "width": 64, "height": 64}
 
@@ -23,6 +23,7 @@ class Load:
         self.counts = collections.Counter()
         self.stop = threading.Event()
         self.faults = []
+        self.steps = []  # seconds of one, of jobs of 50 steps
 
     def socket(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=30,
@@ -59,6 +60,61 @@ class Load:
     def openai(self):
         body = {"prompt": "soak", "size": "64x64", "ebb": {"steps": 3}, "n": 1}
         self.count(self.client().ask("POST", "/v1/images/generations", body)[0])
+
+    def easy_diffusion(self):
+        client = self.client()
+        task = f"task-{random.randint(0, 10**9)}"
+        status, _ = client.ask("POST", "/v1/sdapi/v1/txt2img", {**SMALL, "force_task_id": task})
+        self.count(429 if status == 500 else status)  # it reads no other
+        client.post("/v1/internal/progress", {"id_task": task})
+
+    def options(self):
+        client = self.client()
+        self.count(client.ask("POST", "/sdapi/v1/options", {"CLIP_stop_at_last_layers": 2})[0])
+        for path in ["/sdapi/v1/options", "/sdapi/v1/samplers", "/v1/models", "/ebb/v1/catalogue"]:
+            client.get(path)
+        time.sleep(0.5)
+
+    def sdcpp(self):
+        client = self.client()
+        status, data = client.ask("POST", "/sdcpp/v1/img_gen",
+                                  {"prompt": "soak", "width": 64, "height": 64,
+                                   "sample_params": {"sample_steps": 3}})
+        self.count(status)
+        end = time.monotonic() + 60
+        while status == 202 and time.monotonic() < end:
+            status, _ = client.ask("GET", f"/sdcpp/v1/jobs/{json.loads(data)['id']}")
+            time.sleep(0.5)
+            if random.random() < 0.3:
+                break
+
+    def edits(self):
+        """A form, with a picture of the gallery."""
+        client = self.client()
+        pictures = client.get("/ebb/v1/images?limit=1")["images"]
+        if not pictures:
+            return time.sleep(0.2)
+        status, picture = client.ask("GET", pictures[0]["url"])
+        if status != 200:  # it has been removed
+            return None
+        parts = [("prompt", "", b"soak"), ("size", "", b"64x64"),
+                 ("image", '; filename="a.png"', picture)]
+        body = b"".join(b'--soak\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
+                        % (name.encode(), more.encode(), data) for name, more, data in parts)
+        client.connection.request("POST", "/v1/images/edits", body + b"--soak--",
+                                  {"Content-Type": "multipart/form-data; boundary=soak"})
+        answer = client.connection.getresponse()
+        answer.read()
+        return self.count(answer.status)
+
+    def measures_steps(self):
+        client = self.client()
+        status, data = client.ask("POST", "/ebb/v1/jobs", job(50, prompt="measured"))
+        if status == 202:
+            done = client.wait(json.loads(data)["id"], 120)
+            if done["status"] == "completed":
+                self.steps.append((done["completed"] - done["started"]) / 50)
+        time.sleep(5)
 
     def cancels(self):
         client = self.client()
@@ -132,42 +188,64 @@ class Load:
             raise RuntimeError(f"status {status}")
 
 
-CLIENTS = {"native": 2, "sdapi": 3, "openai": 2, "cancels": 1, "removes": 1,
+CLIENTS = {"native": 2, "sdapi": 3, "openai": 2, "easy_diffusion": 1, "options": 1, "sdcpp": 1,
+           "edits": 1, "measures_steps": 1, "cancels": 1, "removes": 1,
            "leaves_in_the_body": 2, "leaves_before_the_answer": 2, "hangs_in_the_header": 6,
            "hangs_in_the_body": 6, "sends_noise": 1, "reconnects": 4, "never_reads": 4}
 
 
+WATCHERS = [request_text("GET", "/ebb/v1/events")] * 50
+POLLERS = [request_text("GET", "/sdapi/v1/progress")] * 50
+
+
 def soak(program, minutes):
-    """Rows of (name, value, unit, limit)."""
+    """Rows; that of the memory has what it was each minute."""
     with serving(program, 20) as server:
         load = Load(server)
         threads = [threading.Thread(target=load.again, args=(getattr(load, name),), daemon=True)
                    for name, number in CLIENTS.items() for _ in range(number)]
-        idle, memory, pings = server.memory_mb(), [], []
-        for thread in threads:
-            thread.start()
-        begin, told = time.monotonic(), 0
         client = Client(server.port, "127.0.0.251")
-        while (now := time.monotonic() - begin) < minutes * 60:
-            before = time.monotonic()
-            client.get("/internal/ping")
-            pings.append(time.monotonic() - before)
-            memory.append(server.memory_mb())
-            if now - told > 30:
-                told = now
-                print(f"  {now:4.0f} s of {minutes * 60:.0f}, {memory[-1]:.1f} MB, "
-                      f"{server.descriptors()} descriptors, {len(load.faults)} faults", flush=True)
-            time.sleep(0.2)
-        yield from after(server, load, threads, idle, memory, pings)
+        alone = client.wait(client.post("/ebb/v1/jobs", job(50, prompt="alone"))["id"])
+        alone = (alone["completed"] - alone["started"]) / 50
+        idle, memory, pings = server.memory_mb(), [], []
+        with Held(server.port, WATCHERS), Held(server.port, POLLERS, every=0.5, network=1):
+            for thread in threads:
+                thread.start()
+            watch(server, load, minutes * 60, memory, pings)
+        yield from after(server, load, threads, (idle, memory, pings, minutes * 60))
+        yield row("soak: a step of 20 ms, before", alone * 1e3, "ms")
+        if len(load.steps) < 5:
+            raise RuntimeError("too few jobs were measured: --minutes must be more")
+        first, *_, last = fifths(load.steps)
+        yield row("soak: a step of 20 ms, median of the first fifth", first * 1e3, "ms")
+        yield row("soak: a step of 20 ms, median of the last fifth", last * 1e3, "ms")
+        slower = (last / first - 1) * 100
+        yield row("soak: step, slower from the first fifth to the last", slower, "%")
 
 
-def fifths(memory):
+def watch(server, load, seconds, memory, pings):
+    begin, told = time.monotonic(), 0
+    client = Client(server.port, "127.0.0.251")
+    while (now := time.monotonic() - begin) < seconds:
+        before = time.monotonic()
+        client.get("/internal/ping")
+        pings.append(time.monotonic() - before)
+        memory.append(server.memory_mb())
+        if now - told > 30:
+            told = now
+            print(f"  {now:4.0f} s of {seconds:.0f}, {memory[-1]:.1f} MB, "
+                  f"{server.descriptors()} descriptors, {len(load.faults)} faults", flush=True)
+        time.sleep(0.2)
+
+
+def fifths(values):
     """The median of each fifth of the time."""
-    return [statistics.median(memory[len(memory) * i // 5:len(memory) * (i + 1) // 5])
+    return [statistics.median(values[len(values) * i // 5:len(values) * (i + 1) // 5] or [0])
             for i in range(5)]
 
 
-def after(server, load, threads, idle, memory, pings):
+def after(server, load, threads, measured):
+    idle, memory, pings, seconds = measured
     load.stop.set()
     client = Client(server.port, "127.0.0.251")
     client.json("DELETE", "/ebb/v1/jobs")
@@ -178,15 +256,18 @@ def after(server, load, threads, idle, memory, pings):
     for fault in sorted(set(load.faults))[:10]:
         print(f"  {fault}")
     pings.sort()
-    yield "soak: memory, before", idle, "MB"
-    yield "soak: memory, most", max(memory), "MB", 150
+    part = max(1, int(60 * len(memory) / seconds))
+    each_minute = [round(statistics.mean(memory[i:i + part]), 2)
+                   for i in range(0, len(memory), part)]
+    yield row("soak: memory, before", idle, "MB", each_minute=each_minute)
+    yield row("soak: memory, most", max(memory), "MB", 150)
     for name, value in zip(["first", "second", "third", "fourth", "last"], fifths(memory)):
-        yield f"soak: memory, median of the {name} fifth", value, "MB"
-    yield "soak: memory, when all have left", server.memory_mb(), "MB"
+        yield row(f"soak: memory, median of the {name} fifth", value, "MB")
+    yield row("soak: memory, when all have left", server.memory_mb(), "MB")
     _, second, *_, last = fifths(memory)  # the first fills what is kept: events, finished jobs
     growth = (last / second - 1) * 100
-    yield "soak: memory, growth from the second fifth to the last", growth, "%", 1
-    yield "soak: descriptors, when all have left", server.descriptors(), ""
-    yield "soak: requests answered or left", sum(load.counts.values()), ""
-    yield "soak: faults", len(load.faults), "", 0
-    yield "soak: ping, p99", pings[int(len(pings) * 0.99)] * 1e3, "ms", 20
+    yield row("soak: memory, growth from the second fifth to the last", growth, "%", 1)
+    yield row("soak: descriptors, when all have left", server.descriptors(), "")
+    yield row("soak: requests answered or left", sum(load.counts.values()), "")
+    yield row("soak: faults", len(load.faults), "", 0)
+    yield row("soak: ping, p99", pings[int(len(pings) * 0.99)] * 1e3, "ms", 20)
