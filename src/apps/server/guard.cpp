@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t most_failures = 10;
 constexpr std::chrono::minutes failure_time{1};
+constexpr const char* methods = "GET, HEAD, POST, PATCH, DELETE, OPTIONS";
 
 // "localhost:7860" -> "localhost", "[::1]:7860" -> "[::1]"; "" for what is none.
 std::string host_name(std::string_view host) {
@@ -59,7 +60,8 @@ void Guard::check_host(const Request& r) const {
   constexpr std::string_view usual[] = {"localhost", "127.0.0.1", "[::1]", "host.docker.internal",
                                         "host.containers.internal"};
   if (std::ranges::find(usual, name) != std::end(usual) || name.ends_with(".localhost")) return;
-  if (std::ranges::find(options_.hosts, name) != options_.hosts.end()) return;
+  const auto is_own = [&](const std::string& host) { return small_letters(host) == name; };
+  if (std::ranges::any_of(options_.hosts, is_own)) return;
   forbid("this Host is not served; --allowed-host NAME allows it");
 }
 
@@ -145,10 +147,11 @@ Headers Guard::cors(const Request& r) const {
 
 Reply Guard::preflight(const Request& r) const {
   const std::string origin(r.header("origin"));
+  if (origin.empty()) return {.status = 204, .headers = {{"Allow", methods}}};  // no browser asks
   if (std::ranges::find(options_.origins, origin) == options_.origins.end())
     forbid("pages of other origins may not ask; --cors-origin ORIGIN allows one");
   return {.status = 204,
-          .headers = {{"Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE"},
+          .headers = {{"Access-Control-Allow-Methods", methods},
                       {"Access-Control-Allow-Headers", "content-type, authorization"},
                       {"Access-Control-Allow-Private-Network", "true"},
                       {"Access-Control-Max-Age", "600"}}};

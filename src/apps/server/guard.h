@@ -37,7 +37,7 @@ class Guard {
   void check(const Request& r, const RouteAccess* access);
   // Headers for pages of other origins that may ask; none for others.
   Headers cors(const Request& r) const;
-  // The answer to a preflight request: 204, or 403.
+  // The answer to OPTIONS, as to a preflight request: 204, or 403.
   Reply preflight(const Request& r) const;
   // Whether `type`, "application/json; charset=utf-8", is one of `accepts`.
   static bool accepted(std::string_view type, std::string_view accepts);

@@ -84,6 +84,14 @@ TEST_F(ServerSecurity, row_2__another_origin__403_and_no_headers_for_it) {
   EXPECT_EQ(jobs(), 0u);
 }
 
+TEST(server_host, name_that_is_allowed__in_any_letters) {
+  Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.guard.hosts = {"My-Server"}; });
+  for (const auto& [host, status] :
+       {std::pair("my-server:7860", 200), {"MY-SERVER", 200}, {"my-server.evil", 403}})
+    EXPECT_EQ(ask(s.port(), "GET", "/healthz", "", "", host).status, status) << host;
+}
+
 TEST(server_cors, origin_that_is_named__may_ask_and_others_may_not) {
   Folder folder;
   TestServer s(folder.path(), 1, [](auto& o) { o.guard.origins = {"https://lite.koboldai.net"}; });

@@ -44,19 +44,17 @@ void set_modules(SettingsBuilder& to, const Json& modules, Service& service) {
 std::string mode_of(const Json* mode) {
   if (!mode) return "balanced";
   const std::string text = mode->is_string() ? small_letters(mode->get<std::string>()) : "";
-  const int64_t number = mode->is_number() ? mode->get<int64_t>() : -1;
-  if (number == 0 || text == "balanced") return "balanced";
-  if (number == 1 || text == "my prompt is more important") return "prompt";
-  if (number == 2 || text == "controlnet is more important") return "control";
+  if (*mode == 0 || text == "balanced") return "balanced";
+  if (*mode == 1 || text == "my prompt is more important") return "prompt";
+  if (*mode == 2 || text == "controlnet is more important") return "control";
   fail_field("control_mode", "is not one of A1111's");
 }
 
 bool stretches(const Json* mode) {
   if (!mode) return false;
-  if (mode->is_number()) return mode->get<int64_t>() == 0;
   const std::string text = mode->is_string() ? small_letters(mode->get<std::string>()) : "";
-  if (text == "just resize") return true;
-  if (text == "crop and resize" || text == "scale to fit (inner fit)") return false;
+  if (*mode == 0 || text == "just resize") return true;
+  if (*mode == 1 || text == "crop and resize" || text == "scale to fit (inner fit)") return false;
   fail_field("resize_mode", "'resize and fill' is not there");
 }
 
@@ -104,6 +102,8 @@ void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const Uni
   const ControlThresholds thresholds{r.integer("threshold_a", -1, most).value_or(-1),
                                      r.integer("threshold_b", -1, most).value_or(-1)};
   refuse_others(r);
+  const std::string mode = mode_of(r.any("control_mode"));
+  const char* resize = stretches(r.any("resize_mode")) ? "stretch" : "crop";
   auto image = image_of(r);
   if (!image && unit.init.empty()) fail_field("controlnet", "a unit needs an image");
   if (!image) image = base64(unit.init);
@@ -117,8 +117,8 @@ void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const Uni
               {"strength", r.number("weight").value_or(1)},
               {"start", r.number("guidance_start").value_or(0)},
               {"end", r.number("guidance_end").value_or(1)}});
-  set_for_all(to, "control_mode", mode_of(r.any("control_mode")));
-  set_for_all(to, "control_resize", stretches(r.any("resize_mode")) ? "stretch" : "crop");
+  set_for_all(to, "control_mode", mode);
+  set_for_all(to, "control_resize", resize);
   r.skip({"pixel_perfect", "low_vram", "lowvram"});
   if (makes)
     r.ignore_unless("processor_res", {-1});  // maps are made at the picture's own size
