@@ -58,8 +58,8 @@ def case_overhead(args):
 
     with serving(args.program) as server:
         client = Client(server.port)
-        for side, times, limits in [(8, 300, (3, 10)), (512, 100, (None, None)),
-                                    (1024, 30, (None, None))]:
+        for side, times, limits in [(8, 300, (3, 10)), (128, 300, (5, None)),
+                                    (512, 100, (None, None)), (1024, 30, (None, None))]:
             picture(client, side)
             name = f"a picture of {side}x{side}, asked to answered, with PNG and base64"
             yield from spread(name, timed(lambda: picture(client, side), times), limits)

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <map>
+#include <memory>
 #include <thread>
 
 #include "support/http_client.h"
@@ -99,6 +101,34 @@ TEST(serve_program, killed__its_jobs_go_on_and_pictures_are_whole) {
   const json images = ask(s.port(), "GET", "/ebb/v1/images").json()["images"];
   EXPECT_GE(images.size(), 5u);
   for (const json& i : images) EXPECT_EQ(i["prompt"], "a fox");
+}
+
+TEST(serve_program, killed_3_times_with_50_jobs__each_picture_is_there_once) {
+  Folder folder;
+  std::map<std::string, int> times;
+  auto s = std::make_unique<Serving>(folder.path(), std::vector<std::string>{"--step-ms", "10"});
+  for (int i = 0; i < 50; ++i) {
+    const std::string prompt = str("job ", i);
+    times[prompt] = 0;
+    json job = slow_job(1);
+    job["prompt"] = prompt;
+    ASSERT_EQ(s->post("/ebb/v1/jobs", job).status, 202) << i;
+  }
+  const auto images = [&] {
+    return ask(s->port(), "GET", "/ebb/v1/images?limit=200").json()["images"];
+  };
+  for (int kills = 1; kills <= 3; ++kills) {
+    for (int i = 0; i < 1000 && images().size() < 10 * static_cast<size_t>(kills); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_LT(images().size(), 50u) << "nothing is left to be killed";
+    EXPECT_EQ(s->kill(SIGKILL), -SIGKILL);
+    s = std::make_unique<Serving>(folder.path(), std::vector<std::string>{"--step-ms", "10"});
+  }
+  for (int i = 0; i < 2000 && images().size() < 50; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // for one too many
+  for (const json& i : images()) ++times[i["prompt"]];
+  for (const auto& [prompt, n] : times) EXPECT_EQ(n, 1) << prompt;
 }
 
 TEST(serve_program, signal__ends_it_in_time_with_0) {
