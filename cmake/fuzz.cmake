@@ -18,3 +18,16 @@ if(EBB_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   target_link_libraries(fuzz_seeds PRIVATE ebb_low ebb_options)
   add_dependencies(fuzz fuzz_seeds)
 endif()
+
+# fuzz_serve: hostile requests to the whole server, whose own sources have the sanitizers in any
+# build; the engine behind them is as it is. `scripts/fuzz-serve` builds and runs it.
+set(server_sources ${app_sources})
+list(FILTER server_sources INCLUDE REGEX "/src/apps/server/")
+add_executable(fuzz_serve EXCLUDE_FROM_ALL tests/fuzz/serve.cpp ${server_sources})
+target_include_directories(fuzz_serve PRIVATE tests ${BOOST_INCLUDE_DIR})
+target_compile_options(fuzz_serve PRIVATE -O1 -fsanitize=address,undefined -fno-omit-frame-pointer
+                                          -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+target_link_options(fuzz_serve PRIVATE -fsanitize=address,undefined)
+target_link_libraries(fuzz_serve PRIVATE ebb_apps ebb_options GTest::gtest fmt::fmt CLI11::CLI11
+                                         ZLIB::ZLIB)
+ebb_precompile(fuzz_serve <nlohmann/json.hpp>)
