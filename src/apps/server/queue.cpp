@@ -22,7 +22,8 @@ size_t bytes_of(const JobSpec& spec) {
 
 }  // namespace
 
-// The lock of what may end jobs. Those who wait for them are called once it is released, in order.
+// The lock of what may end jobs. Once it is released their files are removed, and those who wait
+// for them are called, in order.
 class Queue::Ending {
  public:
   explicit Ending(Queue& queue) : queue_(queue), lock_(queue.mutex_) {}
@@ -356,7 +357,8 @@ void Queue::end(State& s, JobStatus status, JobError error) {
     number_waiting();
   }
   finished_.push_back(s.job->id);
-  if (!s.job->spec.keeps || !keeps_all_ || status != JobStatus::cancelled) unkeep(*s.job);
+  if (!s.job->spec.keeps || !keeps_all_ || status != JobStatus::cancelled)
+    calls_.push_back([this, job = s.job] { unkeep(*job); });  // a disk may take its time
   publish_job(status == JobStatus::completed ? "done"
               : status == JobStatus::failed  ? "failed"
                                              : "removed",
