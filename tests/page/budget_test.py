@@ -9,6 +9,7 @@ import pathlib
 import re
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 RAW, GZIP, FILES, LINES = 96_000, 28_000, 10, 500
 SERVED = {".html", ".css", ".js"}
 HTML = [
@@ -23,6 +24,14 @@ ANY = [
     (r"\beval\s*\(|new Function\b", "text that becomes a program"),
     (r"//(?!www\.w3\.org)(?:[\w-]+\.)+[a-z]{2,}", "an address of another server"),
 ]
+LIMITS = ["most_side", "most_steps"]  # of requests, which the catalogue tells
+
+
+def limits():
+    text = (ROOT / "src/apps/server/request_limits.h").read_text()
+    for name in LIMITS:
+        number = re.search(rf"\b{name} = (\d+)", text)[1]
+        yield rf"\b{number}\b", f"{name} of request_limits.h, which the catalogue tells"
 
 
 def faults(folder):
@@ -41,15 +50,14 @@ def faults(folder):
         lines = text.decode().splitlines()
         if len(lines) > LINES:
             yield f"{path}: {len(lines)} lines (limit {LINES})"
-        for pattern, what in ANY + (HTML if path.suffix == ".html" else []):
+        for pattern, what in ANY + list(limits()) + (HTML if path.suffix == ".html" else []):
             for number, line in enumerate(lines, 1):
                 if re.search(pattern, line):
                     yield f"{path}:{number}: {what}"
 
 
 def main():
-    root = pathlib.Path(__file__).resolve().parents[2]
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else root / "src/apps/server/page"
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "src/apps/server/page"
     found = list(faults(folder))
     for fault in found:
         print(fault)

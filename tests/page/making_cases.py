@@ -143,6 +143,7 @@ test_reload_in_a_job_brings_all_back.server = {"step_ms": 200}
 
 def test_field_that_is_out_of_range_is_said_at_the_field(page):
     page.open()
+    page.ready()
     page.details("Fine tuning")
     page.set("#f-steps", "5000")
     page.click("#generate")

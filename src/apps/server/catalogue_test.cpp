@@ -1,6 +1,7 @@
 // What the catalogue tells of files that it finds.
 #include <gtest/gtest.h>
 
+#include "apps/server/request_limits.h"
 #include "support/generate_program.h"
 #include "support/test_server.h"
 
@@ -42,6 +43,20 @@ TEST_F(CatalogueOfFiles, model__has_the_defaults_of_generate) {
   const json expected = {{"size", "512x512"}, {"steps", 20}, {"guidance", 7.0}};
   EXPECT_EQ(small["defaults"], expected);
   EXPECT_EQ(small["unused"], json::array());
+}
+
+// By which the page bounds its fields.
+TEST(server_catalogue, settings__say_the_most_that_a_request_may_ask_for) {
+  Folder folder;
+  TestServer s(folder.path());
+  json most = json::object();
+  for (const json& one : s.get("/ebb/v1/catalogue").json()["settings"])
+    if (one.contains("most")) most[one["name"].get<std::string>()] = one["most"];
+  EXPECT_EQ(most, json({{"size", server::most_side},
+                        {"steps", server::most_steps},
+                        {"n", server::most_images},
+                        {"batch", server::most_batch},
+                        {"clip_skip", server::most_clip_skip}}));
 }
 
 TEST_F(CatalogueOfFiles, size_and_guidance__are_what_the_file_says) {

@@ -381,6 +381,11 @@ Json settings_description() {
   o.choices([&](std::string_view field, const std::string&, const std::vector<std::string>& names) {
     choices[std::string(field)] = names;
   });
+  const std::map<std::string, int64_t> most = {{"size", most_side},
+                                               {"steps", most_steps},
+                                               {"n", most_images},
+                                               {"batch", most_batch},
+                                               {"clip_skip", most_clip_skip}};
   Json out = Json::array();
   constexpr std::string_view types[] = {"integer",  "number",  "boolean", "string",
                                         "integers", "numbers", "string"};
@@ -390,6 +395,7 @@ Json settings_description() {
                 {"default", Json::parse(fields_json({f}))[f.name]},
                 {"help", f.help}};
     if (const auto c = choices.find(f.name); c != choices.end()) one["choices"] = c->second;
+    if (const auto m = most.find(f.name); m != most.end()) one["most"] = m->second;
     out.push_back(std::move(one));
   }
   return out;

@@ -1,22 +1,22 @@
 // The form: the prompt with its LoRAs, the fields of all settings, and what is remembered.
 import { $, el, button, on, setText, show } from './dom.js';
 
-// A field is the setting of `ebb generate` of its name, or a part of one (size, hires). An empty one
-// holds the model's default.
+// A field is a setting of `ebb generate`, or a part of one (size, hires); empty, the model's default.
+// A `max` that is a name: the `most` of that setting.
 const number = (id, group, label, min, max, more) => ({ id, group, label, min, max, ...more });
 const choice = (id, group, label, none, more) => ({ id, group, label, none, ...more });
 const share = (id, group, label, initial, more) => ({ id, group, label, initial, share: true, ...more });
 const check = (id, group, label, more) => ({ id, group, label, check: true, ...more });
 const part = { part: true }, masked = { masked: true }, hires = { hires: true, part: true };
 const FIELDS = [
-  number('width', 'size', 'Width', 64, 4096, part),
-  number('height', 'size', 'Height', 64, 4096, part),
+  number('width', 'size', 'Width', 64, 'size', part),
+  number('height', 'size', 'Height', 64, 'size', part),
   share('strength', 'input', 'How much changes', 0.75, { input: true }),
   choice('masked_content', 'input', 'Below the mask', 'automatic', masked),
   number('mask_blur', 'input', 'Soft edge, pixels', 0, 256, masked),
   number('mask_padding', 'input', 'Pixels around it', 0, 512, masked),
   check('only_masked', 'input', 'Only the painted part, at full size', masked),
-  number('steps', 'tune', 'Steps', 1, 1000),
+  number('steps', 'tune', 'Steps', 1, 'steps'),
   number('guidance', 'tune', 'Guidance', 0, 100, { step: 'any' }),
   choice('sampler', 'tune', 'Sampler', 'the model\'s'),
   choice('schedule', 'tune', 'Schedule', 'automatic'),
@@ -28,7 +28,7 @@ const FIELDS = [
   check('hires_on', 'tune', 'Second pass at a larger size (hires)', part),
   number('hires_scale', 'tune', 'Times larger', 1, 4, { ...hires, step: 'any', initial: 2 }),
   choice('hires_upscaler', 'tune', 'Enlarge with', 'latent', hires),
-  number('hires_steps', 'tune', 'Its steps', 1, 1000, hires),
+  number('hires_steps', 'tune', 'Its steps', 1, 'steps', hires),
   share('hires_strength', 'tune', 'How much changes', 0.7, hires),
 ];
 const byId = Object.fromEntries(FIELDS.map(field => [field.id, field]));
@@ -198,14 +198,14 @@ export function writeSettings({ prompt = '', negative = '', model: name, n, ...o
 }
 
 const SHAPES = [['Square', 1], ['Portrait', 2 / 3], ['Landscape', 3 / 2], ['Wide', 16 / 9]];
-const rounded = (side, unit) => Math.max(64, Math.round(side / unit) * unit);
 
 function drawPresets() {
   const [width, height] = sizeOf();
   const [w, h = w] = (model.defaults?.size || (/XL/.test(model.family) ? '1024' : '512')).split('x');
   const unit = w * h < 256 * 256 ? 16 : 64;
   SHAPES.forEach(([label, ratio], i) => {
-    const size = [ratio, 1 / ratio].map(share => rounded(Math.sqrt(w * h * share), unit));
+    const size = [ratio, 1 / ratio].map(
+      share => Math.max(64, Math.round(Math.sqrt(w * h * share) / unit) * unit));
     const node = $('presets').children[i] || $('presets').appendChild(button(label));
     node.prepend(node.querySelector('i') || el('i', { className: `shape s${i}` }));
     node.onclick = () => setSize(...size);
@@ -251,7 +251,10 @@ export function useCatalogue(catalogue, current) {
   for (const name of ['sampler', 'schedule']) setOptions(name, catalogue[`${name}s`].map(item => [item.name]));
   setOptions('vae', named(catalogue.vaes));
   setOptions('hires_upscaler', named(catalogue.hires_upscalers));
-  for (const { id } of FIELDS) $(`f-${id}-box`).title = facts[id]?.help || '';
+  for (const { id, max } of FIELDS) {
+    $(`f-${id}-box`).title = facts[id]?.help || '';
+    if (facts[max]) input(id).max = facts[max].most;
+  }
   const node = $('model'), names = catalogue.models.map(item => item.name);
   const wanted = [node.disabled ? kept.model : node.value, current, names[0]].find(name => names.includes(name));
   node.replaceChildren(...named(catalogue.models).map(([value, label]) => el('option', { value }, label)));
