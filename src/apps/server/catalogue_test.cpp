@@ -50,7 +50,8 @@ TEST(server_catalogue, settings__say_the_most_that_a_request_may_ask_for) {
   Folder folder;
   TestServer s(folder.path());
   json most = json::object();
-  for (const json& one : s.get("/ebb/v1/catalogue").json()["settings"])
+  const json all = s.get("/ebb/v1/catalogue").json();
+  for (const json& one : all["settings"])
     if (one.contains("most")) most[one["name"].get<std::string>()] = one["most"];
   EXPECT_EQ(most, json({{"size", server::most_side},
                         {"steps", server::most_steps},
