@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 
+#include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -27,15 +30,6 @@ bool belongs_to_run(const std::string& name) {
          name.starts_with("events.out.tfevents.");
 }
 
-constexpr std::string_view sample_prefix = "step-", sample_suffix = ".png";
-
-// The pictures of sample_every among those in the folder `samples`.
-bool is_picture_of_run(const std::string& name) {
-  return name.starts_with(sample_prefix) && name.ends_with(sample_suffix) &&
-         name.find_first_not_of("0123456789", sample_prefix.size()) ==
-             name.size() - sample_suffix.size();
-}
-
 // A grid that `ebb sample` made, by the settings that it has as text.
 bool is_grid_of_samples(const std::string& file) {
   try {
@@ -51,7 +45,7 @@ bool is_grid_of_samples(const std::string& file) {
 bool half_written(const std::string& name) {
   const size_t at = name.rfind(".tmp-");
   const std::string whole = name.substr(0, at);
-  return at != std::string::npos && (belongs_to_run(whole) || is_picture_of_run(whole));
+  return at != std::string::npos && (belongs_to_run(whole) || step_of_sample(whole));
 }
 
 }  // namespace
@@ -62,14 +56,29 @@ std::string sample_file(const std::string& folder, int64_t step) {
   return (fs::path(folder) / "samples" / name).string();
 }
 
+std::optional<int64_t> step_of_sample(std::string_view name) {
+  constexpr std::string_view prefix = "step-", suffix = ".png";
+  if (!name.starts_with(prefix) || !name.ends_with(suffix)) return {};
+  const char *from = name.data() + prefix.size(), *end = name.data() + name.size() - suffix.size();
+  int64_t step = 0;
+  const auto [at, error] = std::from_chars(from, end, step);
+  if (from >= end || error != std::errc() || at != end || step < 0) return {};
+  return step;
+}
+
 namespace {
 
 // For reading: to look whether somebody writes. None where there is no folder yet, or its file
-// system knows no locks.
+// system knows no locks. Others that look have their lock for a moment, which is waited for.
 RunLock lock_run_folder(const std::string& folder, LockFor use) {
+  constexpr std::chrono::milliseconds moment(10);
   RunLock lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  require(!lock || try_lock(lock.number(), use), "out: another process is training in the folder  ",
-          folder);
+  bool has = !lock;
+  for (int tries = use == LockFor::writing ? 20 : 1; tries > 0 && !has; --tries) {
+    has = try_lock(lock.number(), use);
+    if (!has && tries > 1) std::this_thread::sleep_for(moment);
+  }
+  require(has, "out: another process is training in the folder  ", folder);
   return lock;
 }
 
@@ -158,7 +167,7 @@ RunLock begin_run_folder(const std::string& folder, bool overwrite,
   if (fs::is_directory(samples)) {
     for (const auto& e : fs::directory_iterator(samples)) {
       const std::string name = e.path().filename().string();
-      if (half_written(name) || (overwrite && is_picture_of_run(name))) gone.push_back(e.path());
+      if (half_written(name) || (overwrite && step_of_sample(name))) gone.push_back(e.path());
     }
   }
   for (const fs::path& p : gone) {

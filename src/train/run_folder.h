@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,8 @@ namespace ebb::train {
 
 // The picture of a step that sample_every asks for.
 std::string sample_file(const std::string& folder, int64_t step);
+// The step of such a picture by its name alone; none for other files.
+std::optional<int64_t> step_of_sample(std::string_view name);
 
 // A lock held while a run writes into its folder; released with the process, however it ends.
 using RunLock = Descriptor;

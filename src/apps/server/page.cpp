@@ -103,10 +103,11 @@ std::vector<Route> page_routes() {
   bool has_index = false;
   for (const PageFile& f : page_files()) {
     const auto send = [&f](const Call& c) { c.reply(page_reply(f, *c.request)); };
-    if (f.name == "index.html") {
-      has_index = true;
+    has_index |= f.name == "index.html";
+    if (f.name == "index.html")
       out.push_back(page_route("/", send));
-    }
+    else if (f.name.ends_with(".html"))
+      out.push_back(page_route("/" + f.name.substr(0, f.name.rfind('.')), send));
     out.push_back(page_route("/" + f.name, send));
   }
   if (!has_index)

@@ -7,7 +7,7 @@
 
 namespace ebb::server {
 
-// "/" is index.html; without one, a 404 that says so.
+// "/" is index.html, "/training" is training.html; without the former, a 404 that says so.
 std::vector<Route> page_routes();
 
 }  // namespace ebb::server

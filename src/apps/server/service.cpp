@@ -138,6 +138,7 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
       guard_(options_.guard),
       store_(options_.out, options_.memory),
       settings_(options_.options_file),
+      training_(options_.runs),
       catalogue_(std::make_unique<Catalogue>(options_.folders)),
       engine_(engine(*catalogue_)),
       codec_(codec_threads) {

@@ -23,6 +23,7 @@
 #include "apps/server/settings.h"
 #include "apps/server/store.h"
 #include "apps/server/tasks.h"
+#include "apps/server/training_runs.h"
 
 namespace ebb::server {
 
@@ -32,6 +33,7 @@ struct ServiceOptions {
   std::vector<CatalogueFolder> folders;
   std::string out;  // the gallery; "": none
   std::string lora_dir, embedding_dir, options_file;
+  std::vector<std::string> runs;  // folders of `ebb train`
   GuardOptions guard;
   Limits limits;
   QueueLimits queue;
@@ -58,6 +60,7 @@ class Service {
   Store& store() { return store_; }
   Catalogue& catalogue() { return *catalogue_; }
   Options& options() { return settings_; }
+  TrainingRuns& training() { return training_; }
   const ServiceOptions& given() const { return options_; }
   SettingsSource source();
   Tasks& codec() { return codec_; }
@@ -98,6 +101,7 @@ class Service {
   Guard guard_;
   Store store_;
   Options settings_;
+  TrainingRuns training_;
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Engine> engine_;

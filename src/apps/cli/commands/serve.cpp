@@ -32,7 +32,7 @@ struct Options {
               engine = "models";
   std::string lora_dir, embeddings_dir, ckpt_dir, vae_dir, text_encoder_dir, controlnet_dir,
       realesrgan_models_path;
-  TextList allowed_host, cors_origin;
+  TextList runs, allowed_host, cors_origin;
   int64_t port = 7860, parent_pid = 0, step_ms = 50;
   bool drain = false, keep_orphans = false, insecure_no_auth = false, quiet = false;
   // Names of other programs.
@@ -49,6 +49,9 @@ struct Options {
     f("host", host, "the address to listen at; others than this computer's own need --key");
     f("port", port, "0: any that is free");
     f("out", out, "a folder for pictures, and for the jobs that wait");
+    f("runs", runs,
+      "a folder of ebb train, or one with such folders in it, for the page /training; may be given "
+      "again");
     f("key", key, "a file with the key that clients must send, or auto: one is made and told");
     f("api_auth", api_auth, "NAME:PASSWORD that clients may send instead (Basic)");
     f("allowed_host", allowed_host, "a name under which browsers may reach the server");
@@ -157,6 +160,7 @@ server::ServiceOptions service_options(const Options& o, const std::string& key)
   out.embedding_dir =
       !o.embeddings_dir.empty() ? o.embeddings_dir : subfolder(o.models, {"embeddings"});
   out.options_file = o.options;
+  out.runs = o.runs.texts;
   out.guard = {.hosts = o.allowed_host.texts,
                .origins = o.cors_origin.texts,
                .key = key,
@@ -230,8 +234,8 @@ const Command& serve() {
                          "answer the HTTP requests of other programs and of its own web page",
                          "ebb serve --models ~/models --out pictures",
                          bind,
-                         {"models", "host", "port", "out", "key", "cors_origin", "device"},
-                         {"allowed_host", "cors_origin", "cors_allow_origins"}};
+                         {"models", "host", "port", "out", "runs", "key", "cors_origin", "device"},
+                         {"runs", "allowed_host", "cors_origin", "cors_allow_origins"}};
   return c;
 }
 

@@ -13,6 +13,11 @@ export function takeToken() {
   history.replaceState(null, '', location.pathname);
 }
 
+/** A link to another page of this server takes the key along. */
+export const withToken = link => link.addEventListener('click', () => {
+  if (token) link.hash = `token=${encodeURIComponent(token)}`;
+});
+
 async function askForToken() {
   asking ??= ask(token ? 'That key is not right. Which key was this server started with?'
     : 'This server asks for a key.', 'Log in', true).finally(() => { asking = null; });

@@ -75,13 +75,14 @@ export function ask(text, yes, secret = false) {
       agreed = true;
       dialog.close();
     };
-    $('ask-no').onclick = () => dialog.close();
     value.onkeydown = event => { if (event.key === 'Enter') $('ask-yes').click(); };
     dialog.onclose = () => resolve(secret ? agreed && value.value.trim() : agreed);
     dialog.showModal();
     (secret ? value : $('ask-yes')).focus();
   });
 }
+
+addEventListener('click', ({ target }) => 'close' in target.dataset && target.closest('dialog').close());
 
 export function perFrame(work) {
   let waiting = false;

@@ -20,7 +20,7 @@ const FIELDS = [
   number('guidance', 'tune', 'Guidance', 0, 100, { step: 'any' }),
   choice('sampler', 'tune', 'Sampler', 'the model\'s'),
   choice('schedule', 'tune', 'Schedule', 'automatic'),
-  { id: 'seed', group: 'tune', label: 'Seed' },
+  number('seed', 'tune', 'Seed'),
   choice('vae', 'tune', 'Autoencoder (VAE)', 'the model\'s'),
   number('clip_skip', 'tune', 'Clip skip', 0, 12),
   choice('dialect', 'tune', 'Like the program', 'ebb'),
@@ -207,7 +207,7 @@ function drawPresets() {
     const size = [ratio, 1 / ratio].map(
       share => Math.max(64, Math.round(Math.sqrt(w * h * share) / unit) * unit));
     const node = $('presets').children[i] || $('presets').appendChild(button(label));
-    node.prepend(node.querySelector('i') || el('i', { className: `shape s${i}` }));
+    node.prepend(node.querySelector('i') || el('i', { style: `aspect-ratio: ${ratio}` }));
     node.onclick = () => setSize(...size);
     node.title = size.join(' × ');
     node.ariaPressed = +width === size[0] && +height === size[1];
@@ -383,7 +383,6 @@ function buildPrompt() {
     drawList();
     $('picker').showModal();
   });
-  on('picker-close', 'click', () => $('picker').close());
   on('picker-search', 'input', drawList);
   on('picker-all', 'change', drawList);
 }

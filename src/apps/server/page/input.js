@@ -283,7 +283,6 @@ async function maskFromFile(file) {
 }
 
 function buildEditor() {
-  on('mask-done', 'click', () => $('masker').close());
   on('masker', 'close', closeEditor);
   on('masker', 'keydown', editorKey);
   on('mask-brush', 'click', () => setErase(false));

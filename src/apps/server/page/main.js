@@ -1,6 +1,6 @@
 // Starts the page: what buttons, keys and dropped pictures do.
 import { $, el, button, on, onFile, show, setText, toast, complain, doing } from './dom.js';
-import { call, follow, known, onChange, takeToken } from './api.js';
+import { call, follow, known, onChange, takeToken, withToken } from './api.js';
 import * as form from './form.js';
 import { buildInput, inputOfJob, takeInputFile, takeInput } from './input.js';
 import { buildPictures, queueJob, draw, stopCurrent, imageKey, ACTIONS } from './pictures.js';
@@ -46,7 +46,7 @@ const plain = ({ init, mask, outpaint, upscale, ...others }) => others;
 
 function takeSettings(found, notes = []) {
   if (found.model && !form.modelNamed(found.model))
-    notes = [...notes, `It was made with ${found.model}, which is not among the models.`];
+    notes = [...notes, `Its model is not here: ${found.model}.`];
   const before = form.allSettings(), changed = form.writeSettings(plain(found), true);
   toast([`${changed === 1 ? 'One setting' : `${changed} settings`} changed.`, ...notes].join('\n'),
     { action: 'Undo', act: () => form.writeSettings(before) });
@@ -66,6 +66,7 @@ const pictureActions = {
   settings: meta => takeSettings(meta.settings),
   again: meta => again(meta.settings),
   vary: ({ id, settings: { size, hires, ...made } }) => again(made, { init: `id:${id}`, strength: 0.55 }),
+  hires: ({ settings }) => queueJob({ ...plain(settings), n: 1, hires: '2:latent:0:0.6' }),
   upscale: ({ id }) => queueJob({ kind: 'upscale', init: `id:${id}`, upscale: catalogue.upscalers[0]?.name || 'lanczos' }),
   input: takeInput,
 };
@@ -98,7 +99,7 @@ function buildDropping() {
 
 const KEYS = {
   'Ctrl Enter': 'make the picture, or add it to the queue', Esc: 'stop, or close what is open',
-  '/': 'go to the prompt', 'Ctrl ↑ ↓': 'more or less weight of the words at the caret',
+  '/': 'go to the prompt', 'Ctrl ↑ ↓': 'weight of the words at the caret',
   '← → Home End': 'walk through the pictures', Enter: 'open the picture',
   '?': 'this list',
 };
@@ -121,7 +122,6 @@ function globalKey(event) {
 function buildKeys() {
   addEventListener('keydown', globalKey);
   on('help', 'click', () => $('keys').showModal());
-  on('keys-close', 'click', () => $('keys').close());
   $('keys-list').append(...[...Object.entries(KEYS), ...ACTIONS.filter(([,, key]) => key).map(
     ([, label, key, text]) => [key, `${label}: ${text}`])].flatMap(([keys, text]) => [
     el('dt', {}, ...keys.split(' ').map(key => el('kbd', {}, key))), el('dd', {}, text)]));
@@ -134,7 +134,7 @@ function drawEmpty() {
   setText($('empty-title'), none ? 'There is no model yet' : 'Describe a picture');
   setText($('empty-text'), none
     ? 'Put a checkpoint into the folder of --models, then look again.'
-    : 'Write what it shows and press Generate. It appears here while it is made.');
+    : 'Write what it shows and press Generate.');
   $('examples').replaceChildren(...none ? [button('Look again', doing(async () => {
       await call('POST', '/catalogue/rescan', {});
       await loadCatalogue();
@@ -157,7 +157,7 @@ async function loadCatalogue() {
 function heard(type, { up, fault }) {
   if (type === 'link') {
     show('banner', !up);
-    setText($('banner'), up ? '' : `${fault} Trying again. What waits in its queue is kept there.`);
+    setText($('banner'), up ? '' : `${fault} Trying again. Its queue is kept.`);
     if (up && catalogue) toast('Connected again.');
     if (up) loadCatalogue().catch(complain);
   }
@@ -165,6 +165,7 @@ function heard(type, { up, fault }) {
 }
 
 takeToken();
+withToken($('training'));
 form.buildForm();
 buildInput();
 buildPictures(pictureActions);

@@ -180,7 +180,7 @@ export function buildPictures(given) {
   on('stop', 'click', doing(stopCurrent));
   on('skip', 'click', doing(() => call('POST', `/jobs/${running().id}/skip`, {})));
   on('queue-stop', 'click', doing(async () =>
-    await ask('Stop the running job and remove all that wait? Finished pictures stay.', 'Stop all')
+    await ask('Stop all jobs, also those that wait? Finished pictures stay.', 'Stop all')
       && call('DELETE', '/jobs')));
   on('queue-clear', 'click', doing(async () => {
     if (!await ask('Remove all jobs that wait? The running one goes on.', 'Remove them')) return;
@@ -222,7 +222,7 @@ function focusAt(index, move = true) {
 function drawRest() {
   show('gallery-empty', !images.length);
   setText($('gallery-empty'), search ? `No picture's prompt has “${search}”.`
-    : 'Every picture that you make is kept here.');
+    : 'All your pictures are kept here.');
   show('older', more && images.length);
   show('filter', images.length || search);
   focusAt(focused, false);
@@ -294,6 +294,7 @@ async function deleteImage({ id }) {
 export const ACTIONS = [
   ['again', 'Once more', 'm', 'the same settings, another seed'],
   ['vary', 'Vary', 'v', 'a picture that begins from it'],
+  ['hires', 'Second pass', 'h', 'the same, made finer at twice the size'],
   ['upscale', 'Upscale', 'u', 'make it larger'],
   ['settings', 'Take its settings', 't', 'put them into the fields'],
   ['input', 'Start from it', 'i', 'take it as the start picture'],
@@ -387,5 +388,4 @@ function buildGallery() {
   });
   on('view-prev', 'click', doing(() => walk(-1)));
   on('view-next', 'click', doing(() => walk(1)));
-  on('view-close', 'click', () => $('viewer').close());
 }
