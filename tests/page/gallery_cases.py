@@ -122,3 +122,21 @@ def test_once_more_has_another_seed(page):
     page.wait_for_pictures(2)
     body = page.posted()[-1]["body"]
     assert body["prompt"] == "again" and body["seed"] == -1 and body["n"] == 1, body
+
+
+def test_second_pass_is_the_same_picture_at_twice_the_size(page):
+    page.open()
+    page.set("#f-seed", "41")
+    page.generate("finer", n=2)
+    page.wait_for_pictures(2)
+    page.wait_until_idle()
+    page.run("document.activeElement.blur()")
+    page.press("h")
+    page.wait_for_pictures(3)
+    body = page.posted()[-1]["body"]
+    assert body["hires"].startswith("2:") and body["n"] == 1, body
+    page.wait_until_idle()
+    page.click(".thumb")
+    page.wait("return document.querySelector('#view-facts').children.length > 3")
+    facts = page.text("#view-facts")
+    assert "1024 × 1024" in facts and "seed42" in facts, facts

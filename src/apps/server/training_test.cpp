@@ -27,6 +27,7 @@ std::string line(int64_t step, double loss, double seconds = 0) {
 
 std::string lines(int64_t first, int64_t last) {
   std::string out;
+  out.reserve(static_cast<size_t>(last - first + 1) * 128);
   for (int64_t s = first; s <= last; ++s)
     out += line(s, 1 / std::sqrt(static_cast<double>(s)), 0.5 * static_cast<double>(s));
   return out;
@@ -193,13 +194,16 @@ TEST_F(Training, file_that_grows_without_a_lock__is_a_run_on_a_file_system_witho
   EXPECT_TRUE(run()["running"]);
 }
 
-TEST_F(Training, look__does_not_keep_a_run_from_beginning) {
-  std::atomic<bool> stop = false;
-  const std::jthread looks([&] {
-    while (!stop) list();
+TEST_F(Training, look_at_the_lock__does_not_keep_a_run_from_beginning) {
+  Descriptor look(::open(run_.c_str(), O_RDONLY | O_DIRECTORY));
+  ASSERT_TRUE(try_lock(look.number(), LockFor::reading));
+  EXPECT_NE(error_of([&] { train::begin_run_folder(run_, false, {}); }).find("another process"),
+            std::string::npos);
+  const std::jthread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    look.close();
   });
-  for (int i = 0; i < 200; ++i) EXPECT_NO_THROW(train::begin_run_folder(run_, false, {})) << i;
-  stop = true;
+  EXPECT_NO_THROW(train::begin_run_folder(run_, false, {}));
 }
 
 TEST_F(Training, million_lines__are_read_in_parts_into_few_points) {
