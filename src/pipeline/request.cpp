@@ -128,7 +128,7 @@ bool is_told_guidance(const LoadedModel& model) {
 }
 
 bool ResolvedRequest::draws_in_plan() const {
-  return noise.source == "ebb" && noise.steps.empty() && counts.draws > 0;
+  return keys.empty() && noise.source == "ebb" && noise.steps.empty() && counts.draws > 0;
 }
 
 ResolvedRequest resolve(const LoadedModel& model, const GenerateRequest& request,

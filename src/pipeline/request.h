@@ -77,6 +77,12 @@ struct GenerateRequest {
   bool exact_steps = false;  // StrengthOptions::exact_steps
 };
 
+// Whose noise an image gets.
+struct ImageKey {
+  uint64_t seed = 0;
+  int64_t image = 0;  // its number among those of the seed
+};
+
 // A request as it will run. Nothing in it is parsed, looked up or decided again.
 struct ResolvedRequest {
   // What was asked for, with what runs in place of `auto` and 0. dtype stays auto until the device
@@ -84,6 +90,8 @@ struct ResolvedRequest {
   GenerateOptions options;
   std::vector<int64_t> classes;
   int64_t first_image = 0;
+  // Of images of several requests in one batch, one each; none: options.seed, first_image and on.
+  std::vector<ImageKey> keys = {};
   Shape sample;  // {H,W,C}, of what the denoiser makes: pixels or latents
   int64_t batch = 1;
   std::optional<DType> dtype = {};  // none: usual_dtype() of the device

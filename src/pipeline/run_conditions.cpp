@@ -16,11 +16,12 @@ std::vector<nn::Condition> RunConditions::conditions(
   for (const auto& [name, first] : steps[0].values()) {
     const auto c = std::ranges::find(known, name, &nn::Condition::name);
     require(c != known.end(), "conditions: the network takes no '", name, "'");
+    const int64_t images = first.shape().rank() > 0 ? first.shape()[0] : 1;
     for (const Steps& s : steps)
       for (const NamedTensors& branch : s.branches) {
         const auto value = branch.find(name);
         require(value != branch.end(), "conditions: '", name, "' is missing in a part of the run");
-        c->check(value->second, 1, "conditions");
+        c->check(value->second, images, "conditions");
         require(value->second.type() == first.type(), "conditions: '", name,
                 "' must keep its type during a run (", first.type(), " and ", value->second.type(),
                 ")");
@@ -61,6 +62,7 @@ std::vector<double> RunConditions::weights() const {
 
 Tensor repeated(const Tensor& value, int64_t batch) {
   Shape shape = value.shape();
+  if (shape[0] == batch) return value;
   shape[0] = batch;
   Tensor out(value.dtype(), shape);
   const auto from = static_cast<const char*>(value.raw());

@@ -19,13 +19,15 @@ struct ConditionBranch {
   double weight = 1;
 };
 
-// The same for every image. A value may change from step to step (prompt editing), its shape not.
+// The same for every image, or a row for each. A value may change from step to step (prompt
+// editing), its shape not.
 struct RunConditions {
   static constexpr int64_t at_the_end = std::numeric_limits<int64_t>::max();
   struct Steps {
-    int64_t end_step = 0;                // the values of the steps up to this, counted from 1
-    std::vector<NamedTensors> branches;  // [1,...] for each of `branches`, with the same names
-    int64_t end_control = at_the_end;    // and up to this, as control networks count steps
+    int64_t end_step = 0;  // the values of the steps up to this, counted from 1
+    std::vector<NamedTensors>
+        branches;  // [1,...], or [batch,...], for each of `branches`, with the same names
+    int64_t end_control = at_the_end;  // and up to this, as control networks count steps
 
     const NamedTensors& values() const { return branches.at(0); }
     const NamedTensors& negative() const { return branches.at(1); }
@@ -55,7 +57,7 @@ struct RunConditions {
   std::vector<double> weights() const;
 };
 
-// `value` [1,...] for every image of a batch.
+// `value` [1,...] for every image of a batch; one that has a row for each stays as it is.
 Tensor repeated(const Tensor& value, int64_t batch);
 
 }  // namespace ebb

@@ -30,6 +30,30 @@ State mask_of(const Tensor& mask, const ResolvedRequest& r) {
   return out;
 }
 
+// The numbers of each image by its own key, whatever the others are.
+Noise noise_by_image(const ResolvedRequest& r, const NoiseCall& all) {
+  std::vector<Noise> each;
+  for (const ImageKey& k : r.keys) {
+    NoiseCall one = all;
+    one.seed = k.seed, one.images = {k.image};
+    each.push_back(open_default_noise(r.noise, one, r.noise_options));
+  }
+  const auto parted = [size = static_cast<size_t>(all.elements())](const auto& fills) {
+    return [=](std::span<double> out, const auto&... draw) {
+      for (size_t i = 0; i < fills.size(); ++i) fills[i](out.subspan(i * size, size), draw...);
+    };
+  };
+  std::vector<std::function<void(std::span<double>)>> starts, plain;
+  std::vector<NoiseFill> steps;
+  for (Noise& n : each) {
+    starts.push_back(std::move(n.start)), steps.push_back(std::move(n.step));
+    if (n.plain) plain.push_back(std::move(n.plain));
+  }
+  Noise out{.start = parted(starts), .step = parted(steps)};
+  if (!plain.empty()) out.plain = parted(plain);
+  return out;
+}
+
 // As a run of the seed that follows starts.
 State other_noise(const ResolvedRequest& r, NoiseCall keys) {
   ++keys.seed;
@@ -52,13 +76,36 @@ NoiseCall noise_keys(const ResolvedRequest& r, int64_t first) {
                  .images = {},
                  .shape = r.sample.sizes(),
                  .sigmas = r.noise_levels.empty() ? r.call.sigmas : r.noise_levels};
-  for (int64_t i = 0; i < r.batch; ++i)
-    keys.images.push_back(r.first_image + std::min(first + i, r.count() - 1));
+  for (int64_t i = 0; i < r.batch; ++i) {
+    const int64_t at = std::min(first + i, r.count() - 1);
+    keys.images.push_back(r.keys.empty() ? r.first_image + at
+                                         : r.keys[static_cast<size_t>(at)].image);
+  }
   return keys;
 }
 
+bool noise_is_by_image(ResolvedRequest r) {
+  // Of one picture of a batch.
+  const auto numbers = [&](int64_t first, int64_t batch, std::ptrdiff_t row) {
+    r.batch = batch;
+    const NoiseCall keys = noise_keys(r, first);
+    const Noise noise = open_default_noise(r.noise, keys, r.noise_options);
+    const auto of = static_cast<std::ptrdiff_t>(keys.elements());
+    State out, all(static_cast<size_t>(batch * of));
+    const auto from = all.begin() + row * of;
+    const auto take = [&] { out.insert(out.end(), from, from + of); };
+    noise.start(all), take();
+    const std::vector<double>& levels = r.call.sigmas;
+    if (levels.size() > 1 && levels[1] > 0)
+      noise.step(all, {.index = 0, .from = levels[0], .to = levels[1]}), take();
+    return out;
+  };
+  return numbers(0, 2, 0) == numbers(0, 1, 0) && numbers(0, 2, 1) == numbers(1, 1, 0);
+}
+
 Start start_of(const ResolvedRequest& r, const RunInputs& in, const NoiseCall& keys) {
-  const Noise noise = open_default_noise(r.noise, keys, r.noise_options);
+  const Noise noise =
+      r.keys.empty() ? open_default_noise(r.noise, keys, r.noise_options) : noise_by_image(r, keys);
   Start out{state_of(in.data, r.batch), {}, noise.step};
   // The first numbers are those of the posterior; all others move up.
   const int64_t before = in.first_draw + (in.deviation.defined() ? 1 : 0);

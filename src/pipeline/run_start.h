@@ -12,6 +12,10 @@ namespace ebb {
 // The images of a batch from `first` on; it is filled up with images that are thrown away.
 NoiseCall noise_keys(const ResolvedRequest& r, int64_t first);
 
+// Whether a picture has the same noise in any batch of its request: not where one generator draws
+// for all of a batch. Of a request of two pictures or more.
+bool noise_is_by_image(ResolvedRequest r);
+
 // How many steps control networks take part in shares of. The web UI's samplers of timesteps count
 // what they start from, and the timestep behind it; UniPC evaluates one step more than it counts.
 int64_t counted_steps(const ResolvedRequest& r);

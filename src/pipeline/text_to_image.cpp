@@ -332,18 +332,24 @@ void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Te
                 .batch_first = first,
                 .pixels = {},
                 .latents = image_at(latents, i).clone()};
-    const auto made = static_cast<double>(made_), count = static_cast<double>(r.request.count);
-    if (r.request.pixels) {
-      meter.show(Stage::decoding, made / count);
-      out.pixels = pixels_of(r, latents.rows(i, i + 1), [&](double share) {
-        meter.show(Stage::decoding, (made + share) / count);
-        return true;
-      });
-    }
+    finish(r, out, r.request.count, meter);
     if (events.picture) events.picture(std::move(out));
     ++made_;
-    if (r.request.pixels) meter.show(Stage::decoding, (made + 1) / count);
+    if (r.request.pixels)
+      meter.show(Stage::decoding,
+                 static_cast<double>(made_) / static_cast<double>(r.request.count));
   }
+}
+
+void TextToImage::finish(const ResolvedTextToImage& r, Picture& picture, int64_t count,
+                         RunMeter& meter) {
+  if (!r.request.pixels) return;
+  const auto show = [&](double share) {
+    meter.show(Stage::decoding, (static_cast<double>(made_) + share) / static_cast<double>(count));
+    return true;
+  };
+  show(0);
+  picture.pixels = pixels_of(r, stacked({picture.latents}), show);
 }
 
 // The latents of the first batch of those that are left, through all passes.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
 ImageSize picture_size(const CheckpointParts& parts, const ResolvedTextToImage& r);
 
 struct Picture {
+  size_t request = 0;       // of run_joined(): whose it is
   int64_t index = 0;        // of the request, from 0
   int64_t batch = 1;        // how many were made at a time
   int64_t batch_first = 0;  // the index of the first of those
@@ -102,6 +104,19 @@ struct RunReport {
   std::string start_noise, step_noise;        // the sources
   int64_t planned_bytes = 0, peak_bytes = 0;  // of the device's memory, at most
   double text_seconds = 0, sampling_seconds = 0, decoding_seconds = 0;
+};
+
+// A picture of one of several requests.
+struct JoinedPicture {
+  size_t request = 0;
+  int64_t index = 0;  // of the request
+};
+// Of run_joined(), likewise.
+struct JoinedEvents {
+  std::function<bool(const RunProgress&)> progress = {};
+  std::function<void(Picture)> picture = {};
+  std::function<void(const StepView&)> step = {};  // of the batch, in the order of its pictures
+  std::function<void(size_t request, const std::string&)> tell = {};
 };
 
 struct TextToImageOptions {
@@ -143,6 +158,17 @@ class TextToImage {
   using NextImages = std::function<ImageRange(int64_t most)>;
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {},
                 const NextImages& next = {});
+  // Whether pictures of both can be in one batch: all is the same but prompts, seeds, numbers of
+  // pictures and the pictures to start from and of control networks, and of those the sizes are.
+  // Runs nothing. Throws Error.
+  bool can_join(const ResolvedTextToImage& a, const ResolvedTextToImage& b);
+  // Runs of requests that can be joined, in batches of any of their pictures: as many as `next`
+  // gives at a time, which is asked for at most as many as memory allows and ends the run with
+  // none. Each has the noise that it has alone. Throws Error, also where memory runs out in the
+  // middle; what was handed out before stays good.
+  using NextJoined = std::function<std::vector<JoinedPicture>(int64_t most)>;
+  void run_joined(std::span<const ResolvedTextToImage> requests, const JoinedEvents& events,
+                  const NextJoined& next);
   const Context& context() const { return context_; }
   int64_t limit() const;  // bytes of the device that a run may take
 
@@ -189,6 +215,10 @@ class TextToImage {
                    const std::function<bool(double)>& progress);
   void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
                 const RunEvents& events);
+  // Decodes it, one of `count` of the run.
+  void finish(const ResolvedTextToImage& r, Picture& picture, int64_t count, RunMeter& meter);
+  ResolvedTextToImage batch_of(std::span<const ResolvedTextToImage> requests,
+                               std::span<const JoinedPicture> pictures) const;
   void make(ResolvedTextToImage& r, const ImageRange& images, const std::vector<RunInputs>& inputs,
             RunMeter& meter, const RunEvents& events, RunReport& report);
   bool take_less(ResolvedTextToImage& r);
