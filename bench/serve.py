@@ -248,6 +248,37 @@ def case_picture(args):
                   least=min(more), most=max(more))
 
 
+def four_seconds(client, seed):
+    """Of 4 requests at once that differ in prompt and seed, until the last is finished."""
+    begin = time.monotonic()
+    jobs = [client.post("/ebb/v1/jobs", {"prompt": f"{i} foxes", "seed": seed + i, "steps": 8})
+            for i in range(4)]
+    done = [client.wait(j["id"], 300) for j in jobs]
+    expect("completed", (done[-1]["status"], json.dumps(done[-1]["error"]).encode()))
+    return time.monotonic() - begin, max(i["batch"] for d in done for i in d["images"])
+
+
+def case_batch(args):
+    """Images a second of 4 requests, one by one and made together, in turns: with the model that
+    comes with ebb, and with an engine whose steps of 20 ms take as long for many as for one."""
+    for name, step_ms, others in [("the model in the box", 0, {"engine": "models"}),
+                                  ("steps of 20 ms whatever the batch", 20, {})]:
+        window = ("--max-batch", "4", "--batch-window", "1000")
+        with serving(args.program, step_ms, **others) as one, \
+                serving(args.program, step_ms, *window, **others) as many:
+            clients = [Client(s.port) for s in (one, many)]
+            seconds = [[], []]
+            for turn in range(8):  # the first two load the model and compile the batch
+                for client, to in zip(clients, seconds):
+                    spent, batch = four_seconds(client, 100 * turn)
+                    if turn > 1:
+                        to.append(spent)
+            expect(4, (batch, b"the last four were not one batch"))
+        rates = [4 / statistics.median(s) for s in seconds]
+        yield row(f"4 requests one by one, {name}", rates[0], "1/s", n=len(seconds[0]))
+        yield row(f"4 requests together, {name}", rates[1], "1/s", n=len(seconds[1]))
+
+
 def case_soak(args):
     yield from serve_soak.soak(args.program, args.minutes)
 

@@ -19,8 +19,8 @@ def row(name, value, unit, limit=None, **others):
     return {"name": name, "value": round(value, 3), "unit": unit, "limit": limit, **others}
 
 
-def serving(program, step_ms=0):
-    return ServeProgram(program, "--quiet", step_ms=step_ms)
+def serving(program, step_ms=0, *flags, engine="fake"):
+    return ServeProgram(program, "--quiet", *flags, step_ms=step_ms, engine=engine)
 
 
 class Client:

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "apps/cli/command.h"
@@ -13,12 +14,14 @@
 namespace ebb::server {
 
 class Catalogue;
+struct BatchMember;
 
 struct MadePicture {
   int64_t index = 0;
   Tensor pixels;                            // u8 [H,W,3]
   std::map<std::string, std::string> text;  // what is written into it
   uint64_t seed = 0;
+  int64_t batch = 1;  // pictures of other jobs that were made together with it, and itself
 };
 
 // What an engine tells of the job that it runs.
@@ -45,6 +48,12 @@ class Engine {
   virtual ~Engine() = default;
   // Pictures from number `first` on. Throws Error, and Cancelled where it was told to stop.
   virtual void run(const Job& job, int64_t first, JobEvents& events) = 0;
+  // Whether pictures of both can be made in one batch, by the model that is loaded. Those whose
+  // settings are wrong cannot.
+  virtual bool joins(const Job& job, const Job& other) = 0;
+  // Jobs that join each other. A member that is cancelled ends at once, and the others go on.
+  // Throws Error: members that are open still can be run alone.
+  virtual void run_batch(std::span<BatchMember> members) = 0;
   // Of one that asks for pictures of a prompt alone; makes none. Throws Error, also where it would
   // not fit.
   virtual JobMemory plan(const Job& job) = 0;

@@ -7,7 +7,7 @@
 #include "apps/cli/generate_request.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/settings_file.h"
-#include "apps/server/engine.h"
+#include "apps/server/batch.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/version.h"
@@ -84,14 +84,23 @@ std::map<std::string, std::string> texts_of(const cli::GenerateFlags& o, const S
            cli::settings_json(plain.settings(false), plain.diffusion, index, {})}};
 }
 
+cli::GenerateFlags settled(const Job& job) {
+  cli::GenerateFlags out = job.spec.flags;
+  cli::settle(out, [&](std::string_view f) { return job.spec.given.contains(f); });
+  return out;
+}
+
+// What it would take of a device's memory.
+constexpr int64_t bytes_of_pixel = 64, memory_limit = 1'000'000'000;
+int64_t bytes_of(const Size& size) { return bytes_of_pixel * size.height * size.width; }
+
 class FakeEngine final : public Engine {
  public:
   explicit FakeEngine(int64_t step_ms) : step_(step_ms) {}
 
   void run(const Job& job, int64_t first, JobEvents& events) override {
     if (job.spec.kind == JobKind::upscale) return upscale(job, events);
-    cli::GenerateFlags o = job.spec.flags;
-    cli::settle(o, [&](std::string_view f) { return job.spec.given.contains(f); });
+    const cli::GenerateFlags o = settled(job);
     bool skips = false;  // the first picture, before it is begun
     if (shown_model(job) != model_) {
       events.model(shown_model(job), false);
@@ -102,38 +111,71 @@ class FakeEngine final : public Engine {
     for (int64_t i = first + (skips ? 1 : 0); i < o.n; ++i) make(job, o, i, events);
   }
   JobMemory plan(const Job& job) override {
-    constexpr int64_t of_pixel = 64, limit = 1'000'000'000;
-    const Size size = size_of(job.spec.flags);
-    const int64_t bytes = of_pixel * size.height * size.width;
-    require(bytes <= limit, "fake: the picture does not fit (", bytes, " bytes of ", limit, ")");
-    return {.bytes = bytes, .limit = limit, .text = str(bytes, " bytes")};
+    const int64_t bytes = bytes_of(size_of(job.spec.flags));
+    require(bytes <= memory_limit, "fake: the picture does not fit (", bytes, " bytes of ",
+            memory_limit, ")");
+    return {.bytes = bytes, .limit = memory_limit, .text = str(bytes, " bytes")};
+  }
+  bool joins(const Job& job, const Job& other) override {
+    if (shown_model(job) != model_) return false;
+    const std::string key = batch_key(settled(job), job);
+    return !key.empty() && key == batch_key(settled(other), other);
+  }
+  // A step of all takes as long as one of one.
+  void run_batch(std::span<BatchMember> members) override {
+    std::vector<cli::GenerateFlags> flags;
+    for (const BatchMember& m : members) flags.push_back(settled(*m.job));
+    for (const auto& o : flags) require(o.prompt != "fail", "fake: the prompt asks for a failure");
+    BatchRun run(members);
+    const int64_t most = std::max<int64_t>(memory_limit / bytes_of(size_of(flags[0])), 1);
+    while (!run.take(most).empty()) {
+      JobProgress p{.steps = flags[0].generate.steps};
+      for (p.step = 0; p.step < p.steps; ++p.step) {
+        p.share = static_cast<double>(p.step) / static_cast<double>(p.steps);
+        wait([&] { return run.progress(p); });
+        for (const size_t i : run.previews()) {
+          const BatchRun::Slot& s = run.slots()[i];
+          members[s.member].events->preview(made(flags[s.member], s.index, p.step).pixels);
+        }
+      }
+      for (size_t i = 0; i < run.slots().size(); ++i) {
+        const BatchRun::Slot& s = run.slots()[i];
+        MadePicture picture = made(flags[s.member], s.index, 0);
+        picture.batch = std::ssize(run.slots());
+        run.picture(i, std::move(picture));
+      }
+    }
   }
   void release() override { model_.clear(); }
 
  private:
-  void make(const Job& job, const cli::GenerateFlags& o, int64_t i, JobEvents& events) const {
+  // `step` 0: the whole one, else a small one on the way.
+  static MadePicture made(const cli::GenerateFlags& o, int64_t i, int64_t step) {
     const Size size = size_of(o);
     const uint64_t seed = uint64_t{o.generate.seed} + static_cast<uint64_t>(i);
     const uint64_t key =
         fnv1a(str(o.prompt, '\n', o.negative, '\n', seed, '\n', o.generate.steps, ' ',
                   o.generate.guidance, ' ', o.generate.sampler, ' ', size.width, 'x', size.height));
+    if (step > 0) return {i, pattern({size.height / 8, size.width / 8}, key, step), {}, seed};
+    Tensor pixels = pattern(size, key, 0);
+    lay_over(pixels, o);
+    return {i, std::move(pixels), texts_of(o, size, seed, i), seed};
+  }
+  void make(const Job& job, const cli::GenerateFlags& o, int64_t i, JobEvents& events) const {
     JobProgress p{.image = i, .images = o.n, .steps = o.generate.steps};
     const double all = static_cast<double>(o.n * p.steps);
     for (p.step = 0; p.step < p.steps; ++p.step) {
       p.share = static_cast<double>(i * p.steps + p.step) / all;
       p.seconds_left = (all - static_cast<double>(i * p.steps + p.step)) *
                        std::chrono::duration<double>(step_).count();
-      if (events.wants_preview() && p.step > 0)
-        events.preview(pattern({size.height / 8, size.width / 8}, key, p.step));
+      if (events.wants_preview() && p.step > 0) events.preview(made(o, i, p.step).pixels);
       if (!step(job, events, p)) return;
     }
-    Tensor pixels = pattern(size, key, 0);
-    lay_over(pixels, o);
-    events.picture({i, std::move(pixels), texts_of(o, size, seed, i), seed});
+    events.picture(made(o, i, 0));
   }
 
   void upscale(const Job& job, JobEvents& events) {
-    wait(events, {});
+    wait([&] { return events.progress({}); });
     events.picture(
         {0, resized(io::read_image(job.spec.upscale.image, 3), job.spec.upscale), {}, 0});
   }
@@ -141,17 +183,17 @@ class FakeEngine final : public Engine {
   // False: it was told to skip the picture.
   bool step(const Job& job, JobEvents& events, const JobProgress& p) const {
     try {
-      wait(events, p);
+      wait([&] { return events.progress(p); });
     } catch (const Cancelled&) {
       if (!job.skip.exchange(false) || job.cancel) throw;
       return false;
     }
     return true;
   }
-  void wait(JobEvents& events, const JobProgress& p) const {
+  void wait(const std::function<bool()>& goes_on) const {
     constexpr std::chrono::milliseconds part{10};
     for (auto left = step_;; left -= part) {
-      if (!events.progress(p)) throw Cancelled("fake: stopped");
+      if (!goes_on()) throw Cancelled("fake: stopped");
       if (left <= std::chrono::milliseconds(0)) return;
       std::this_thread::sleep_for(std::min(left, part));
     }

@@ -42,8 +42,11 @@ Json job_json(const JobView& v) {
         {"preview_id", p.preview}};
   }
   for (const JobImage& i : v.images)
-    out["images"].push_back(
-        {{"index", i.index}, {"id", i.id}, {"url", "/ebb/v1/images/" + i.id}, {"seed", i.seed}});
+    out["images"].push_back({{"index", i.index},
+                             {"id", i.id},
+                             {"url", "/ebb/v1/images/" + i.id},
+                             {"seed", i.seed},
+                             {"batch", i.batch}});
   if (v.error.status != 0) out["error"] = {{"code", v.error.code}, {"message", v.error.message}};
   return out;
 }

@@ -7,8 +7,8 @@
 #include "apps/cli/generate_request.h"
 #include "apps/cli/picture_texts.h"
 #include "apps/cli/terminal.h"
+#include "apps/server/batch.h"
 #include "apps/server/catalogue.h"
-#include "apps/server/engine.h"
 #include "apps/server/settings.h"
 #include "base/byte_size.h"
 #include "base/error.h"
@@ -131,6 +131,56 @@ class PipelineEngine final : public Engine {
     return out;
   }
 
+  bool joins(const Job& job, const Job& other) override {
+    if (!pipeline_) return false;
+    const cli::GenerateFlags a = settled(job), b = settled(other);
+    const std::string key = batch_key(a, job);
+    if (key.empty() || key != batch_key(b, other) || key_of(a) != key_) return false;
+    try {
+      return pipeline_->can_join(pipeline_->resolve(cli::request_of(a)),
+                                 pipeline_->resolve(cli::request_of(b)));
+    } catch (const Error&) {  // which the job tells once it runs
+      return false;
+    }
+  }
+
+  void run_batch(std::span<BatchMember> members) override {
+    std::vector<JoinedJob> jobs;
+    std::vector<ResolvedTextToImage> requests;
+    for (const BatchMember& m : members) {
+      const cli::GenerateFlags o = settled(*m.job);
+      requests.push_back(pipeline_->resolve(cli::request_of(o)));
+      const ResolvedTextToImage& r = requests.back();
+      for (const std::string& w : r.warnings) m.events->warn(w);
+      jobs.push_back({o, without_folders(o), hashes_of(o), lora_hashes(r)});
+    }
+    BatchRun run(members);
+    const GenerateOptions ran = pipeline_->ran(requests[0]);
+    JobProgress p{.steps = ran.steps};
+    JoinedEvents events;
+    events.progress = [&](const RunProgress& now) {
+      p.share = now.of_run, p.seconds_left = now.seconds_left;
+      return run.progress(p);
+    };
+    events.step = [&](const StepView& s) {
+      p.step = s.step, p.steps = s.steps;
+      const std::vector<size_t> wanted = s.step < s.steps ? run.previews() : std::vector<size_t>();
+      for (const size_t i : wanted)
+        show(requests[0], s, static_cast<int64_t>(i), *members[run.slots()[i].member].events);
+    };
+    size_t slot = 0;  // of the next picture
+    events.picture = [&](const Picture& made) {
+      run.picture(slot++, made_of(jobs[made.request], requests[made.request], made));
+    };
+    events.tell = [&](size_t i, const std::string& text) { members[i].events->warn(text); };
+    pipeline_->run_joined(requests, events, [&](int64_t most) {
+      std::vector<JoinedPicture> out;
+      for (const BatchRun::Slot& s : run.take(most)) out.push_back({s.member, s.index});
+      slot = 0, p.step = 0;
+      return out;
+    });
+  }
+
   void release() override {
     preview_ = {};
     pipeline_.reset(), upscaler_.reset();
@@ -138,6 +188,22 @@ class PipelineEngine final : public Engine {
   }
 
  private:
+  // What is told of a job's pictures beside them.
+  struct JoinedJob {
+    cli::GenerateFlags flags, shown;
+    cli::HashTexts hashes;
+    std::vector<std::string> loras;
+  };
+  // As if it had been made alone, but for the size of its batch.
+  MadePicture made_of(const JoinedJob& job, const ResolvedTextToImage& r, const Picture& made) {
+    Picture alone = made;
+    alone.batch = 1, alone.batch_first = made.index;
+    auto text = cli::picture_texts({job.shown, r, pipeline_->ran(r), alone, job.hashes, job.loras});
+    text["parameters"] += str(", Batch size: ", made.batch);
+    return {made.index, picture_bytes(made.pixels, job.flags.generate.dialect), std::move(text),
+            uint64_t{seed_of_picture(r.first(), job.flags.first_image + made.index)}, made.batch};
+  }
+
   static cli::GenerateFlags settled(const Job& job) {
     cli::GenerateFlags out = job.spec.flags;
     cli::settle(out, [&](std::string_view f) { return job.spec.given.contains(f); });
@@ -195,7 +261,7 @@ class PipelineEngine final : public Engine {
     };
     run.step = [&](const StepView& s) {
       p.step = s.step, p.steps = s.steps;
-      if (events.wants_preview() && s.step < s.steps) show(r, s, events);
+      if (events.wants_preview() && s.step < s.steps) show(r, s, 0, events);
     };
     run.picture = [&](const Picture& made) {
       const int64_t image = o.first_image + made.index;
@@ -209,10 +275,10 @@ class PipelineEngine final : public Engine {
   }
 
   // A picture that cannot be made is none that the run is for.
-  void show(const ResolvedTextToImage& r, const StepView& s, JobEvents& events) {
+  void show(const ResolvedTextToImage& r, const StepView& s, int64_t image, JobEvents& events) {
     try {
       if (!preview_) preview_ = pipeline_->preview(r);
-      events.preview(image_at(to_pixels(preview_(s.denoised())), 0));
+      events.preview(image_at(to_pixels(preview_(s.denoised().rows(image, image + 1))), 0));
     } catch (const Cancelled&) {
       throw;
     } catch (const Error& e) {

@@ -79,21 +79,18 @@ void Queue::check(const State& s) const {
     throw HttpFault(409, "id_in_use", str("a job with the id '", s.job->id, "' is not finished"));
 }
 
-// Behind as many jobs of each other client as this one has before it: clients take turns.
+// Clients take turns: a job has the turn behind the last one of its client, of a job that waits or
+// has begun, but none that is over.
 void Queue::insert(const std::shared_ptr<State>& s) {
-  const auto client = [](const auto& w) -> const std::string& { return w->job->spec.client; };
-  const auto own = std::ranges::count(waiting_, client(s), client);
-  std::map<std::string, std::ptrdiff_t> before;
-  auto at = waiting_.end();
+  const std::string& client = s->job->spec.client;
+  const auto before = turns_.find(client);
+  int64_t last = before == turns_.end() ? 0 : before->second;
+  auto own = waiting_.begin();  // behind its client's last one
   for (auto i = waiting_.begin(); i != waiting_.end(); ++i)
-    if (before[client(*i)]++ > own && at == waiting_.end()) at = i;
-  if (at != waiting_.end() && own > 0) {  // never before one of its own
-    const auto last = std::find_if(waiting_.rbegin(), waiting_.rend(),
-                                   [&](const auto& w) { return client(w) == client(s); });
-    if (std::distance(waiting_.begin(), last.base()) > std::distance(waiting_.begin(), at))
-      at = last.base();
-  }
-  waiting_.insert(at, s);
+    if ((*i)->job->spec.client == client) last = std::max(last, (*i)->turn), own = std::next(i);
+  s->turn = std::max(last + 1, turn_);
+  waiting_.insert(
+      std::find_if(own, waiting_.end(), [&](const auto& w) { return w->turn > s->turn; }), s);
   number_waiting();
 }
 
@@ -172,6 +169,7 @@ bool Queue::cancel(std::string_view id) {
   State* s = state(id);
   if (!s || is_finished(s->view.status)) return false;
   s->job->cancel = true;
+  wake_.notify_all();
   if (s->view.status == JobStatus::queued) end(*s, JobStatus::cancelled, {});
   return true;
 }
@@ -179,14 +177,17 @@ bool Queue::cancel(std::string_view id) {
 void Queue::cancel_all() {
   const Ending lock(*this);
   if (running_) running_->job->cancel = true;
+  for (const auto& s : joined_) s->job->cancel = true;
+  wake_.notify_all();
   while (!waiting_.empty()) end(*waiting_.back(), JobStatus::cancelled, {});
 }
 
 bool Queue::skip(std::string_view id) {
   const std::lock_guard lock(mutex_);
+  for (const auto& s : joined_)
+    if (s->job->id == id) return s->job->skip = true;
   if (!running_ || running_->job->id != id) return false;
-  running_->job->skip = true;
-  return true;
+  return running_->job->skip = true;
 }
 
 bool Queue::move(std::string_view id, size_t position) {
@@ -220,6 +221,8 @@ void Queue::close(bool drain) {
   if (closed_) return;
   closed_ = keeps_all_ = true;
   if (running_ && !drain) running_->job->cancel = true;
+  for (const auto& s : joined_)
+    if (!drain) s->job->cancel = true;
   while (!waiting_.empty())
     end(*waiting_.back(), JobStatus::cancelled,
         {503, "shutting_down", "the server is shutting down"});
@@ -259,12 +262,8 @@ std::shared_ptr<Job> Queue::next() {
     lock.lock();
   }
   running_ = waiting_.front();
-  waiting_.pop_front();
-  number_waiting();
-  running_->view.status = JobStatus::generating;
-  running_->view.position = -1;
-  running_->view.started = unix_time();
-  publish_job("started", *running_);
+  turn_ = std::max(turn_, (*std::ranges::min_element(waiting_, {}, &State::turn))->turn);
+  begin(*running_);
   return running_->job;
 }
 
@@ -335,7 +334,7 @@ void Queue::add_image(const Job& job, JobImage image) {
 void Queue::finish(const Job& job, JobStatus status, JobError error) {
   const Ending lock(*this);
   State* s = state(job.id);
-  if (running_ && running_->job->id == job.id) running_ = nullptr;
+  leave(job);
   if (!s) return;
   s->ends = status, s->error = std::move(error);
   end_if_encoded(*s);

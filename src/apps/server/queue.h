@@ -1,6 +1,7 @@
 // Queue: jobs in their order, what is known of them, and the events of all. Any thread may call.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -76,6 +77,13 @@ class Queue {
   bool run_idle(std::function<void()> task);
   // Waits; null once it is closed.
   std::shared_ptr<Job> next();
+  // ---- batches: queue_batch.cpp
+  std::vector<std::shared_ptr<Job>> waiting_jobs() const;  // in order
+  // Those that still wait run now, with the one that runs; each has had its client's turn.
+  std::vector<std::shared_ptr<Job>> join(const std::vector<std::shared_ptr<Job>>& jobs);
+  // Until more than `known` jobs wait, the one that runs is cancelled, or it is that late.
+  void wait_for_more(size_t known, std::chrono::steady_clock::time_point end);
+  std::vector<std::string> running_ids() const;
   void progress(const Job& job, const JobProgress& p);
   void warn(const Job& job, const std::string& text);
   // Pictures are being encoded: the job ends behind them.
@@ -92,6 +100,7 @@ class Queue {
     std::optional<JobStatus> ends;  // once nothing is being encoded
     JobError error;
     double told = 0;  // when a step was
+    int64_t turn = 0;
     std::vector<std::function<void(const JobView&)>> waiting;
   };
   class Ending;
@@ -102,6 +111,8 @@ class Queue {
   void add_image(const Job& job, JobImage image);
   void insert(const std::shared_ptr<State>& s);
   void number_waiting();
+  void begin(State& s);
+  void leave(const Job& job);  // which runs no more
   void end(State& s, JobStatus status, JobError error);
   void end_if_encoded(State& s);
   void forget_old();
@@ -120,8 +131,11 @@ class Queue {
   std::map<std::string, std::shared_ptr<State>, std::less<>> jobs_;
   std::list<std::shared_ptr<State>> waiting_;
   std::shared_ptr<State> running_;
-  std::deque<std::string> finished_;          // ids, oldest first
-  std::vector<std::function<void()>> calls_;  // of when_finished(), for Ending
+  std::vector<std::shared_ptr<State>> joined_;         // that run with it
+  int64_t turn_ = 0;                                   // the lowest of those that waited last
+  std::map<std::string, int64_t, std::less<>> turns_;  // that each client had last
+  std::deque<std::string> finished_;                   // ids, oldest first
+  std::vector<std::function<void()>> calls_;           // of when_finished(), for Ending
   std::function<void(const JobView&)> forgets_;
   std::function<void()> task_;  // of run_idle()
   bool closed_ = false, keeps_all_ = false;

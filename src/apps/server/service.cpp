@@ -90,7 +90,7 @@ class Running final : public JobEvents {
         const JobSpec& spec = job->spec;
         std::string fault;
         auto bytes = encoded(s, *job, p);
-        JobImage image{.index = p.index, .seed = p.seed};
+        JobImage image{.index = p.index, .seed = p.seed, .batch = p.batch};
         const std::string tag = tag_of(*job, p.index);
         if (job->of_before) image.id = s.store().with_tag(tag);
         if (image.id.empty())
@@ -183,9 +183,13 @@ void Service::stop() {
   queue_->close(options_.drain);
   queue_->tell("bye", Json::object());
   if (!options_.drain) return http_->finish(last_answers);
-  const auto running = queue_->running();
-  if (!running) return http_->finish(last_answers);
-  queue_->when_finished(running->job->id, [this](const JobView&) { http_->finish(last_answers); });
+  const auto ids = queue_->running_ids();
+  if (ids.empty()) return http_->finish(last_answers);
+  const auto left = std::make_shared<std::atomic<size_t>>(ids.size());
+  for (const std::string& id : ids)
+    queue_->when_finished(id, [this, left](const JobView&) {
+      if (--*left == 0) http_->finish(last_answers);
+    });
 }
 
 // ---- requests ---------------------------------------------------------------------------------
@@ -303,11 +307,26 @@ void Service::work() {
       unloads = std::exchange(unload_, false);
     }
     if (unloads) engine_->release();
-    run_job(job);
+    const auto others = joined_to(job);
+    if (others.empty())
+      run_job(job, 0);
+    else
+      run_batch(others);
   }
 }
 
-void Service::run_job(const std::shared_ptr<Job>& job) {
+std::unique_ptr<JobEvents> Service::events_of(const std::shared_ptr<Job>& job) {
+  return std::make_unique<Running>(*this, job);
+}
+
+int64_t Service::first_of(const Job& job) const {
+  int64_t first = job.done_before;
+  while (job.of_before && first < job.spec.images() && !store_.with_tag(tag_of(job, first)).empty())
+    ++first;
+  return first;
+}
+
+void Service::run_job(const std::shared_ptr<Job>& job, int64_t first) {
   Running events(*this, job);
   const auto failed = [&](int status, const char* code, const std::string& sentence) {
     {
@@ -318,10 +337,7 @@ void Service::run_job(const std::shared_ptr<Job>& job) {
     queue_->finish(*job, JobStatus::failed, {status, code, sentence});
   };
   try {
-    int64_t first = job->done_before;
-    while (job->of_before && first < job->spec.images() &&
-           !store_.with_tag(tag_of(*job, first)).empty())
-      ++first;
+    first = std::max(first, first_of(*job));
     if (first < job->spec.images()) engine_->run(*job, first, events);
     queue_->finish(*job, JobStatus::completed);
   } catch (const Cancelled&) {
@@ -356,15 +372,19 @@ bool Service::is_looked_at() const {
   return unix_time() - looked_ < looking_seconds;
 }
 
-std::optional<Service::PreviewPicture> Service::preview() const {
+std::optional<Service::PreviewPicture> Service::preview(std::string_view job) const {
   const std::lock_guard lock(mutex_);
-  return preview_.number == 0 ? std::nullopt : std::optional(preview_);
+  const auto at = std::ranges::find(previews_, job, &PreviewPicture::job);
+  return at == previews_.end() ? std::nullopt : std::optional(*at);
 }
 
 int64_t Service::set_preview(const std::string& job, const Tensor& pixels) {
+  constexpr size_t kept = 16;
   const std::lock_guard lock(mutex_);
-  preview_ = {job, ++previews_, pixels};
-  return previews_;
+  std::erase_if(previews_, [&](const PreviewPicture& p) { return p.job == job; });
+  if (previews_.size() >= kept) previews_.pop_front();
+  previews_.push_back({job, ++preview_number_, pixels});
+  return preview_number_;
 }
 
 void Service::set_model(const std::string& name, bool ready) {

@@ -39,6 +39,8 @@ struct ServiceOptions {
   QueueLimits queue;
   MemoryLimits memory;
   std::chrono::milliseconds tidy{10'000};  // between looks for what is to be forgotten
+  int64_t max_batch = 1;                   // pictures of joined jobs
+  int64_t batch_window = 0;                // milliseconds to wait for them
   bool drain = false, keep_orphans = false, log = false, log_prompts = false;
 };
 
@@ -81,7 +83,7 @@ class Service {
     int64_t number = 0;
     Tensor pixels;
   };
-  std::optional<PreviewPicture> preview() const;
+  std::optional<PreviewPicture> preview(std::string_view job) const;  // the latest of a job
   int64_t set_preview(const std::string& job, const Tensor& pixels);  // its number
   void set_model(const std::string& name, bool ready);
   std::pair<std::string, bool> model() const;  // that is loaded, and whether it is ready
@@ -94,7 +96,12 @@ class Service {
   const Route* route_of(const Request& r, std::vector<std::string>* parts) const;
   void work();
   void forget_in_time(const std::stop_token& stop);
-  void run_job(const std::shared_ptr<Job>& job);
+  void run_job(const std::shared_ptr<Job>& job, int64_t first);
+  int64_t first_of(const Job& job) const;  // picture that is not stored
+  std::unique_ptr<JobEvents> events_of(const std::shared_ptr<Job>& job);
+  // Batches: service_batch.cpp.
+  std::vector<std::shared_ptr<Job>> joined_to(const std::shared_ptr<Job>& job);
+  void run_batch(const std::vector<std::shared_ptr<Job>>& jobs);
   void say(const std::string& line) const;
 
   ServiceOptions options_;
@@ -107,8 +114,8 @@ class Service {
   std::unique_ptr<Engine> engine_;
   std::vector<Route> routes_;
   mutable std::mutex mutex_;
-  PreviewPicture preview_;
-  int64_t previews_ = 0;
+  std::deque<PreviewPicture> previews_;  // one a job, the latest behind
+  int64_t preview_number_ = 0;
   double looked_ = -1e9;
   std::string model_, last_error_;
   bool model_ready_ = false, unload_ = false;

@@ -33,8 +33,9 @@ struct Options {
   std::string lora_dir, embeddings_dir, ckpt_dir, vae_dir, text_encoder_dir, controlnet_dir,
       realesrgan_models_path;
   TextList runs, allowed_host, cors_origin;
-  int64_t port = 7860, parent_pid = 0, step_ms = 50;
-  bool drain = false, keep_orphans = false, insecure_no_auth = false, quiet = false;
+  int64_t port = 7860, parent_pid = 0, step_ms = 50, max_batch = 1, batch_window = 0;
+  bool deterministic = false, drain = false, keep_orphans = false, insecure_no_auth = false,
+       quiet = false;
   // Names of other programs.
   std::string listen, api_key, hypernetwork_dir, gfpgan_models_path, codeformer_models_path,
       log_level, vae_tile_size;
@@ -58,6 +59,14 @@ struct Options {
     f("cors_origin", cors_origin, "a page elsewhere that may ask, as https://lite.koboldai.net");
     f("options", options, "a JSON file that keeps what clients set as options");
     f("memory", memory, "of the device, to keep within: 5GB, 800MiB; auto: what is free");
+    f("max_batch", max_batch,
+      "waiting jobs that differ in prompt, seed and the like alone are made together, up to so "
+      "many "
+      "pictures; 1: each by itself, with the bits of ebb generate");
+    f("batch_window", batch_window,
+      "with --max-batch: milliseconds that a job waits for others to join it");
+    f("deterministic", deterministic,
+      "pictures have the bits of ebb generate, whoever else asks: refuses --max-batch above 1");
     f("drain", drain, "at the end the job that runs is finished first");
     f("keep_orphans", keep_orphans, "a client that leaves does not cancel its job");
     f("quiet", quiet, "no line for each request");
@@ -173,6 +182,17 @@ server::ServiceOptions service_options(const Options& o, const std::string& key)
     require(origin.starts_with("http://") || origin.starts_with("https://"),
             "serve: --cors-origin must be an origin, as https://lite.koboldai.net (got '", origin,
             "')");
+  constexpr int64_t most_batch = 64, most_window = 10'000;
+  require(o.max_batch >= 1 && o.max_batch <= most_batch, "serve: --max-batch must be 1 to ",
+          most_batch, " (got ", o.max_batch, ")");
+  require(o.batch_window >= 0 && o.batch_window <= most_window,
+          "serve: --batch-window must be 0 to ", most_window, " ms (got ", o.batch_window, ")");
+  require(o.batch_window == 0 || o.max_batch > 1,
+          "serve: --batch-window has no effect without --max-batch above 1");
+  require(!o.deterministic || o.max_batch == 1, "serve: --max-batch ", o.max_batch,
+          " makes pictures of several jobs together, which may change their last bits: not with "
+          "--deterministic");
+  out.max_batch = o.max_batch, out.batch_window = o.batch_window;
   out.drain = o.drain, out.keep_orphans = o.keep_orphans, out.log = !o.quiet;
   return out;
 }

@@ -134,8 +134,8 @@ void move(const Call& c, JsonReader& r) {
 void preview(const Call& c) {
   constexpr int64_t side = 512;
   c.service.look();
-  const auto p = c.service.preview();
-  if (!p || p->job != c.parts.at(0)) throw HttpFault(404, "not_found", "there is no preview yet");
+  const auto p = c.service.preview(c.parts.at(0));
+  if (!p) throw HttpFault(404, "not_found", "there is no preview yet");
   c.reply(Reply{.type = "image/jpeg",
                 .body = small_jpeg(p->pixels, side),
                 .headers = {{"Cache-Control", "no-store"},

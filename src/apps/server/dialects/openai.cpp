@@ -199,9 +199,9 @@ class Partials : public std::enable_shared_from_this<Partials> {
     service_.codec().add([self = shared_from_this()] { self->send_partial(); });
   }
   void send_partial() {
-    const auto p = service_.preview();
+    const auto p = service_.preview(id_);
     const std::lock_guard lock(mutex_);
-    if (ended_ || !p || p->job != id_ || p->number == seen_ || sent_ >= wanted_.partials) return;
+    if (ended_ || !p || p->number == seen_ || sent_ >= wanted_.partials) return;
     seen_ = p->number;  // one that cannot be made is left out
     const auto bytes = io::encode_picture(*io::picture_format("." + wanted_.format), p->pixels);
     Json data = {{"type", wanted_.event + ".partial_image"},

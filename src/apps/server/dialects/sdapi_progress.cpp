@@ -31,8 +31,8 @@ double left_of(const JobView& v) {
 }
 
 Json preview_text(Service& s, const std::string& job, bool as_url, int64_t& number) {
-  const auto p = s.preview();
-  if (!p || p->job != job) return nullptr;
+  const auto p = s.preview(job);
+  if (!p) return nullptr;
   number = p->number;
   const std::string text = base64(small_jpeg(p->pixels, preview_side));
   return as_url ? "data:image/jpeg;base64," + text : text;
@@ -88,9 +88,8 @@ void internal_progress(const Call& c, JsonReader& r) {
     out["progress"] = share_of(*v), out["eta"] = left_of(*v);
     out["current_step"] = v->progress.step, out["total_steps"] = v->progress.steps;
     int64_t number = -1;
-    const auto p = s.preview();
-    if (live && p && p->job == id && p->number != seen)
-      out["live_preview"] = preview_text(s, id, true, number);
+    const auto p = s.preview(id);
+    if (live && p && p->number != seen) out["live_preview"] = preview_text(s, id, true, number);
     out["id_live_preview"] = number < 0 ? seen : number;
   }
   c.reply(out);

@@ -1,0 +1,65 @@
+// Service: jobs that run in one batch.
+#include <chrono>
+
+#include "apps/server/batch.h"
+#include "apps/server/service.h"
+#include "core/out_of_memory.h"
+#include "diffusion/solver/run.h"
+
+namespace ebb::server {
+
+// With itself, the first; empty: it runs alone.
+std::vector<std::shared_ptr<Job>> Service::joined_to(const std::shared_ptr<Job>& job) {
+  const int64_t most = options_.max_batch;
+  if (job->spec.images() >= most || job->spec.kind != JobKind::generate) return {};
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.batch_window);
+  Jobs waiting, chosen;
+  while (true) {
+    waiting = queue_->waiting_jobs();
+    chosen =
+        joining(*job, waiting, most, [&](const Job& other) { return engine_->joins(*job, other); });
+    int64_t pictures = job->spec.images();
+    for (const auto& other : chosen) pictures += other->spec.images();
+    if (pictures >= most || job->cancel || std::chrono::steady_clock::now() >= end) break;
+    queue_->wait_for_more(waiting.size(), end);
+    if (stopping_) break;
+  }
+  chosen = queue_->join(chosen);
+  if (!chosen.empty()) chosen.insert(chosen.begin(), job);
+  return chosen;
+}
+
+// What breaks a batch may be the fault of one of its jobs: those that have not ended are made
+// alone, so that each has its own result, or its own error.
+void Service::run_batch(const std::vector<std::shared_ptr<Job>>& jobs) {
+  std::vector<std::unique_ptr<JobEvents>> events;
+  std::vector<BatchMember> members;
+  for (const auto& job : jobs) {
+    events.push_back(events_of(job));
+    members.push_back({.job = job,
+                       .events = events.back().get(),
+                       .next = first_of(*job),
+                       .ends = [this, job](JobStatus s) { queue_->finish(*job, s); }});
+  }
+  std::string fault;
+  try {
+    engine_->run_batch(members);
+  } catch (const Cancelled&) {
+  } catch (const OutOfMemory& e) {
+    engine_->release();
+    fault = e.what();
+  } catch (const std::bad_alloc&) {
+    engine_->release();
+    fault = "serve: the host has not enough memory for this batch";
+  } catch (const std::exception& e) {
+    fault = e.what();
+  }
+  if (options_.log && !fault.empty())
+    say(str("batch of ", jobs.size(),
+            " jobs failed, they are made one by one: ", fault.substr(0, 300)));
+  for (size_t i = 0; i < jobs.size(); ++i)
+    if (members[i].open) run_job(jobs[i], members[i].next);
+}
+
+}  // namespace ebb::server
