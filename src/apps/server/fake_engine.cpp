@@ -133,7 +133,8 @@ class FakeEngine final : public Engine {
       for (p.step = 0; p.step < p.steps; ++p.step) {
         p.share = static_cast<double>(p.step) / static_cast<double>(p.steps);
         wait([&] { return run.progress(p); });
-        for (const size_t i : run.previews()) {
+        const auto wanted = p.step > 0 ? run.previews() : std::vector<size_t>();
+        for (const size_t i : wanted) {
           const BatchRun::Slot& s = run.slots()[i];
           members[s.member].events->preview(made(flags[s.member], s.index, p.step).pixels);
         }
