@@ -1,5 +1,6 @@
 // HttpServer: HTTP/1.1 on sockets, all on the one thread that calls run(): limits, timeouts, event
-// streams. What is asked and answered is seen by others as Request, Reply, Exchange, EventStream.
+// streams, WebSockets. What is asked and answered is seen by others as Request, Reply, Exchange,
+// EventStream.
 #pragma once
 
 #include <chrono>
@@ -49,11 +50,13 @@ struct Reply {
   Headers headers = {};
 };
 
-// Events are sent in order; whoever reads too slowly is cut off. Any thread may call.
+// Events, or messages of a WebSocket, are sent in order; whoever reads too slowly is cut off. What
+// the peer of a WebSocket says is dropped. Any thread may call.
 class EventStream {
  public:
   virtual ~EventStream() = default;
-  virtual bool send(std::string text) = 0;  // false: the peer is gone
+  virtual bool send(std::string text) = 0;         // false: the peer is gone
+  virtual bool send_bytes(std::string bytes) = 0;  // a binary message, of WebSockets alone
   // Behind what was sent; `last` is sent before, however much waits.
   virtual void close(std::string last = {}) = 0;
 };
@@ -65,6 +68,9 @@ class Exchange {
   virtual void reply(Reply reply) = 0;
   // Null where there are too many; then reply() is to follow.
   virtual std::shared_ptr<EventStream> stream(Headers headers = {}) = 0;
+  // The request, as it came to the handler, becomes a WebSocket. Null likewise, and where it asks
+  // for none.
+  virtual std::shared_ptr<EventStream> websocket(const Request& request) = 0;
   // Called on the I/O thread where the peer leaves before the answer, or the stream's end.
   virtual void on_leave(std::function<void()> call) = 0;
 };

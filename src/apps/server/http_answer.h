@@ -22,13 +22,8 @@ class Stream final : public EventStream {
     Stream::close();
     --state_->streams;
   }
-  bool send(std::string text) override {
-    if (connection_.expired()) return false;
-    asio::post(state_->io, [c = connection_, text = std::move(text)]() mutable {
-      if (const auto open = c.lock()) open->send_event(std::move(text));
-    });
-    return true;
-  }
+  bool send(std::string text) override { return send(std::move(text), true); }
+  bool send_bytes(std::string bytes) override { return send(std::move(bytes), false); }
   void close(std::string last = {}) override {
     asio::post(state_->io, [c = connection_, last = std::move(last)]() mutable {
       if (const auto open = c.lock()) open->end_stream(std::move(last));
@@ -36,6 +31,13 @@ class Stream final : public EventStream {
   }
 
  private:
+  bool send(std::string text, bool is_text) {
+    if (connection_.expired()) return false;
+    asio::post(state_->io, [c = connection_, text = std::move(text), is_text]() mutable {
+      if (const auto open = c.lock()) open->send_event(std::move(text), is_text);
+    });
+    return true;
+  }
   std::shared_ptr<State> state_;
   std::weak_ptr<Connection> connection_;
 };
@@ -52,19 +54,11 @@ class Answer final : public Exchange {
     if (!done_.exchange(true)) send(std::move(r));
   }
   std::shared_ptr<EventStream> stream(Headers headers) override {
-    if (state_->streams.fetch_add(1) >= state_->limits.streams) {
-      --state_->streams;
-      return nullptr;
-    }
-    if (done_.exchange(true)) {
-      --state_->streams;
-      return nullptr;
-    }
-    asio::post(state_->io, [c = connection_, headers = std::move(headers)]() mutable {
-      c->begin_stream(std::move(headers));
-    });
-    auto out = std::make_shared<Stream>(state_, weak_);
-    return out;
+    return begin([headers = std::move(headers)](Connection& c) { c.begin_stream(headers); });
+  }
+  std::shared_ptr<EventStream> websocket(const Request& request) override {
+    if (!is_upgrade(request)) return nullptr;
+    return begin([request](Connection& c) { c.begin_websocket(request); });
   }
   void on_leave(std::function<void()> call) override {
     asio::post(state_->io, [c = weak_, call = std::move(call)]() mutable {
@@ -76,6 +70,18 @@ class Answer final : public Exchange {
   }
 
  private:
+  std::shared_ptr<EventStream> begin(std::function<void(Connection&)> how) {
+    if (state_->streams.fetch_add(1) >= state_->limits.streams) {
+      --state_->streams;
+      return nullptr;
+    }
+    if (done_.exchange(true)) {
+      --state_->streams;
+      return nullptr;
+    }
+    asio::post(state_->io, [c = connection_, how = std::move(how)] { how(*c); });
+    return std::make_shared<Stream>(state_, weak_);
+  }
   void send(Reply r) {
     asio::post(state_->io,
                [c = connection_, r = std::move(r)]() mutable { c->write(std::move(r)); });

@@ -19,6 +19,7 @@
 #include <set>
 
 #include "apps/server/http.h"
+#include "apps/server/web_frames.h"
 #include "base/error.h"
 #include "base/names.h"
 
@@ -152,22 +153,37 @@ class Connection : public std::enable_shared_from_this<Connection> {
                     {"X-Accel-Buffering", "no"},
                     {"Connection", "close"}};
     for (auto& h : extra_) headers.push_back(std::move(h));
-    events_.push_front(header_text(200, headers) + "\r\n");
+    events_.push_front({header_text(200, headers) + "\r\n"});
     write_event();
   }
-  void send_event(std::string text) {
+  // Its messages are those of a stream, in frames.
+  void begin_websocket(const Request& r) {
+    if (answered_) return;
+    if (left_ || buffer_.size() > 0) return close();  // it says nothing before the answer
+    answered_ = true, keep_ = false, writing_ = true;
+    kept_ = shared_from_this();
+    stop_watching();
+    arm(state_->limits.header_time);
+    frames_ = std::make_unique<WebFrames>(socket_);
+    frames_->accept(r, extra_, [self = shared_from_this()](ErrorCode e) {
+      if (e) return self->close();
+      self->read_frames();
+      self->write_event();
+    });
+  }
+  void send_event(std::string text, bool is_text = true) {
     if (ended_) return;
     // an event of any size passes where the peer has read what was before it
     if (event_bytes_ > state_->limits.stream_bytes) return close();
     event_bytes_ += text.size();
-    events_.push_back(std::move(text));
+    events_.push_back({std::move(text), is_text});
     if (!writing_) write_event();
   }
   void end_stream(std::string last) {
-    if (!last.empty() && !ended_) events_.push_back(std::move(last));
+    if (!last.empty() && !ended_) events_.push_back({std::move(last)});
     ended_ = true;
     if (writing_) return;
-    if (events_.empty()) return close();
+    if (events_.empty() && !frames_) return close();
     write_event();
   }
   void set_leave(std::function<void()> call) {
@@ -363,13 +379,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void write_event() {
     if (events_.empty()) {
       writing_ = false;
-      if (ended_) return wrote();
+      if (ended_) return frames_ ? close_frames() : wrote();
       return ping_later();
     }
     writing_ = true;
-    out_ = std::move(events_.front()), written_ = 0;
+    const bool is_text = events_.front().is_text;
+    out_ = std::move(events_.front().bytes), written_ = 0;
     events_.pop_front();
-    write_out(&Connection::wrote_event);
+    if (!frames_) return write_out(&Connection::wrote_event);
+    arm(state_->limits.write_stall);
+    frames_->write(out_, is_text, [self = shared_from_this()](ErrorCode e, size_t) {
+      e ? self->close() : self->wrote_event();
+    });
   }
   void wrote_event() {
     event_bytes_ -= std::min(event_bytes_, out_.size());
@@ -379,8 +400,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
     deadline_.expires_after(state_->limits.ping);
     deadline_.async_wait([self = weak_from_this()](ErrorCode e) {
       const auto c = self.lock();
-      if (!e && c && !c->writing_ && c->socket_.is_open()) c->send_event(": ping\n\n");
+      if (e || !c || c->writing_ || !c->socket_.is_open()) return;
+      if (!c->frames_) return c->send_event(": ping\n\n");
+      c->frames_->ping([c](ErrorCode failed) { failed ? c->close() : c->ping_later(); });
     });
+  }
+
+  // ---- WebSockets
+  void read_frames() {
+    frames_->read([self = shared_from_this()](ErrorCode e, size_t) {
+      e ? self->close() : self->read_frames();
+    });
+  }
+  void close_frames() {
+    writing_ = true;
+    arm(std::chrono::seconds(1));
+    frames_->close([self = shared_from_this()](ErrorCode) { self->close(); });
   }
 
   std::shared_ptr<State> state_;
@@ -400,7 +435,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Headers extra_;
   std::string method_, out_, drained_;
   size_t written_ = 0, watching_ = 0, event_bytes_ = 0;
-  std::deque<std::string> events_;
+  struct Message {
+    std::string bytes;
+    bool is_text = true;
+  };
+  std::deque<Message> events_;
+  std::unique_ptr<WebFrames> frames_;  // of a WebSocket
   bool answered_ = false, keep_ = false, idle_ = false, writing_ = false, ended_ = false,
        left_ = false;
   std::shared_ptr<Connection> kept_;  // of an event stream, until it closes

@@ -48,6 +48,7 @@ struct JobSpec {
   UpscaleSettings upscale;
   std::set<std::string, std::less<>> given;  // names of settings that the request says
   Json shown = Json::object();               // what clients are told of them: names, no paths
+  Json note;                                 // of the protocol that made it, for itself
   std::vector<JobInput> inputs;
   bool keeps = true;        // pictures go to the gallery, and the job survives the process
   bool gives_urls = false;  // of pictures that are not kept: they outlive what is known of the job

@@ -276,14 +276,16 @@ void Queue::progress(const Job& job, const JobProgress& p) {
   const double now = unix_time();
   if (!other || now - s->told < step_interval) return;
   s->told = now;
-  publish("step", {{"job", job.id},
-                   {"image", p.image},
-                   {"images", p.images},
-                   {"step", p.step},
-                   {"steps", p.steps},
-                   {"share", p.share},
-                   {"eta_s", p.seconds_left < 0 ? Json() : Json(p.seconds_left)},
-                   {"preview_id", p.preview}});
+  publish("step",
+          {{"job", job.id},
+           {"image", p.image},
+           {"images", p.images},
+           {"step", p.step},
+           {"steps", p.steps},
+           {"share", p.share},
+           {"eta_s", p.seconds_left < 0 ? Json() : Json(p.seconds_left)},
+           {"preview_id", p.preview}},
+          s->job);
 }
 
 void Queue::warn(const Job& job, const std::string& text) {
@@ -383,8 +385,8 @@ void Queue::forget_old() {
 
 // ---- events -----------------------------------------------------------------------------------
 
-void Queue::publish(const std::string& name, Json data) {
-  events_.push_back({++last_event_, name, std::move(data)});
+void Queue::publish(const std::string& name, Json data, const std::shared_ptr<const Job>& job) {
+  events_.push_back({++last_event_, name, std::move(data), job});
   if (events_.size() > events_kept) events_.pop_front();
   for (const auto& [id, call] : subscribers_) call(events_.back());
 }
@@ -392,7 +394,7 @@ void Queue::publish(const std::string& name, Json data) {
 void Queue::publish_job(const std::string& name, const State& s) {
   Json data = {{"job", s.job->id}, {"item", job_json(s.view)}};
   if (name == "failed") data["error"] = data["item"]["error"];
-  publish(name, std::move(data));
+  publish(name, std::move(data), s.job);
 }
 
 void Queue::tell(const std::string& name, Json data) {

@@ -28,6 +28,7 @@ struct Event {
   int64_t number = 0;
   std::string name;
   Json data;
+  std::weak_ptr<const Job> job = {};  // that it is of
 };
 
 class Queue {
@@ -116,7 +117,7 @@ class Queue {
   void end(State& s, JobStatus status, JobError error);
   void end_if_encoded(State& s);
   void forget_old();
-  void publish(const std::string& name, Json data);
+  void publish(const std::string& name, Json data, const std::shared_ptr<const Job>& job = {});
   void publish_job(const std::string& name, const State& s);
   int64_t done_of(const State& s) const;
   void keep_new(Job& job) const;

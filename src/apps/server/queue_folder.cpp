@@ -62,6 +62,7 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   s.format = format_of(j.at("format"));
   s.quality = j.at("quality").get<int>();
   s.shown = j.at("shown");
+  s.note = j.value("note", Json());
   for (const auto& name : j.at("given")) s.given.insert(name.get<std::string>());
   for (const auto& name : j.at("inputs")) s.inputs.push_back({input_of(name), {}});
   cli::set_settings(s.flags.settings(true), s.flags.diffusion, j.at("settings").dump(),
@@ -99,6 +100,7 @@ void write_job(const std::string& folder, const Job& job, int64_t done) {
                   {"format", static_cast<int>(s.format)},
                   {"quality", s.quality},
                   {"shown", s.shown},
+                  {"note", s.note},
                   {"given", s.given},
                   {"inputs", std::move(inputs)},
                   {"settings", Json::parse(cli::settings_json(s.flags.settings(true),

@@ -3,6 +3,7 @@
 
 #include "apps/server/base64.h"
 #include "pipeline/model_in_the_box.h"
+#include "support/comfy_graph.h"
 #include "support/generate_program.h"
 #include "support/pictures.h"
 #include "support/test_server.h"
@@ -54,6 +55,19 @@ class SamePicture : public GenerateProgram {
     const auto done = server_->finished(job.json()["id"]);
     EXPECT_EQ(done["status"], "completed") << done.dump();
     const auto image = server_->get(done["images"][0]["url"].get<std::string>());
+    return io::decode_image(
+        {reinterpret_cast<const uint8_t*>(image.body.data()), image.body.size()}, "made", 3);
+  }
+  // By ComfyUI's.
+  Tensor of_comfy(const nlohmann::json& graph) {
+    const auto a = server_->post("/prompt", {{"prompt", graph}});
+    EXPECT_EQ(a.status, 200) << a.body;
+    const std::string id = a.json()["prompt_id"];
+    server_->finished(id);
+    const auto done = server_->get("/history/" + id).json()[id];
+    const auto image = server_->get(
+        "/view?filename=" + done["outputs"]["9"]["images"][0]["filename"].get<std::string>());
+    EXPECT_EQ(image.status, 200) << done.dump();
     return io::decode_image(
         {reinterpret_cast<const uint8_t*>(image.body.data()), image.body.size()}, "made", 3);
   }
@@ -150,6 +164,41 @@ TEST_F(SamePicture, openai_and_sdcpp__are_generates) {
   ASSERT_EQ(done["status"], "completed") << done.dump();
   expect_same(decoded(done["result"]["images"][0]["b64_json"].get<std::string>()),
               generated("--dialect sdcpp --size 64x48 --steps 2 --seed 7 --sampler euler"));
+}
+
+TEST_F(SamePicture, comfy__is_generates_in_the_dialect_comfy) {
+  nlohmann::json graph = comfy_graph("small.safetensors");
+  const std::string flags =
+      "--dialect comfy --negative dog --size 64x48 --steps 2 --seed 7 --guidance 7 ";
+  expect_same(of_comfy(graph), generated(flags + "--sampler euler --schedule normal"));
+  graph["3"]["inputs"].update({{"sampler_name", "dpmpp_2m"}, {"scheduler", "karras"}});
+  graph["30"] = comfy_node("LatentUpscale", {{"samples", comfy_link("3")},
+                                             {"upscale_method", "bilinear"},
+                                             {"width", 128},
+                                             {"height", 96},
+                                             {"crop", "disabled"}});
+  graph["31"] = graph["3"];
+  graph["31"]["inputs"].update({{"denoise", 0.5}, {"latent_image", comfy_link("30")}});
+  graph["8"]["inputs"]["samples"] = comfy_link("31");
+  expect_same(of_comfy(graph),
+              generated(flags + "--sampler dpmpp_2m --schedule karras --hires 2:latent:2:0.5"));
+}
+
+TEST_F(SamePicture, comfy_from_a_picture__is_generates) {
+  const Tensor init = gradient(48, 64, 3);
+  io::write_png(folder_ / "init.png", init);
+  const auto png = io::encode_png(init);
+  const std::string body =
+      str("--xyz\r\nContent-Disposition: form-data; name=\"image\"; filename=\"init.png\"\r\n\r\n",
+          std::string(png.begin(), png.end()), "\r\n--xyz--\r\n");
+  ASSERT_EQ(ask(server_->port(), "POST", "/upload/image", body,
+                "Content-Type: multipart/form-data; boundary=xyz\r\n")
+                .status,
+            200);
+  expect_same(of_comfy(comfy_edit_graph("small.safetensors", "init.png")),
+              generated(str("--dialect comfy --negative dog --size 64x48 --steps 2 --seed 7 "
+                            "--guidance 7 --sampler euler --schedule normal --strength 0.6 --init ",
+                            folder_ / "init.png")));
 }
 
 // Row 8 of the table: a file that lies about itself is told, and the model before stays.

@@ -106,7 +106,8 @@ TEST(server_cors, origin_that_is_named__may_ask_and_others_may_not) {
 }
 
 TEST_F(ServerSecurity, row_3__origin_null__is_foreign) {
-  for (const char* path : {"/sdapi/v1/interrupt", "/sdapi/v1/options"})
+  for (const char* path : {"/sdapi/v1/interrupt", "/sdapi/v1/options", "/prompt", "/api/interrupt",
+                           "/queue", "/upload/image"})
     EXPECT_EQ(ask(server_.port(), "POST", path, "", "Origin: null\r\n").status, 403) << path;
 }
 
@@ -137,6 +138,16 @@ TEST_F(ServerSecurity, row_5__html_and_svg_as_pictures__400_and_nothing_but_imag
     EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"init", coded}}).status, 400);
     EXPECT_EQ(server_.post("/ebb/v1/inspect", {{"image", coded}}).status, 400);
   }
+  for (const char* name : {"x.html", "x.svg", "x.xhtml", "x.png"}) {
+    const std::string body =
+        str("--xyz\r\nContent-Disposition: form-data; name=\"image\"; filename=\"", name,
+            "\"\r\nContent-Type: image/png\r\n\r\n<svg onload='1'/>\r\n--xyz--\r\n");
+    EXPECT_EQ(ask(server_.port(), "POST", "/upload/image", body,
+                  "Content-Type: multipart/form-data; boundary=xyz\r\n")
+                  .status,
+              400);
+    EXPECT_EQ(server_.get(str("/view?type=input&filename=", name)).status, 404);
+  }
   const auto job = server_.post("/ebb/v1/jobs", {{"prompt", "x"}, {"size", "64"}, {"steps", 1}});
   const auto done = server_.finished(job.json()["id"]);
   const auto image = server_.get(done["images"][0]["url"].get<std::string>());
@@ -149,6 +160,12 @@ TEST_F(ServerSecurity, row_6__paths_out_of_the_server__404_or_400) {
        {"/../../etc/passwd", "/%2e%2e%2f%2e%2e%2fetc/passwd", "/..%5c..%5cetc", "//etc/passwd",
         "/ebb/v1/images/../../x", "/ebb/v1/images/..%2f..%2fx", "/ebb/v1/images/%2fetc%2fpasswd"})
     EXPECT_EQ(server_.get(path).status, 404) << path;
+  for (const char* name : {"../../etc/passwd", "..%2f..%2fetc%2fpasswd", "/etc/passwd", "x%2f..",
+                           "..", ".png", "", "..%5cx.png"})
+    for (const char* type : {"input", "output", "temp", "../etc"})
+      EXPECT_EQ(server_.get(str("/view?filename=", name, "&subfolder=../..&type=", type)).status,
+                404)
+          << name;
   for (const char* path : {"/ebb/v1/images/%00", "/%c0%ae%c0%ae/etc", "/%zz", "/%2", "/a%0d%0ab"})
     EXPECT_EQ(server_.get(path).status, 400) << path;
 }

@@ -32,6 +32,11 @@ class Logged final : public Exchange {
     if (out) say(200);
     return out;
   }
+  std::shared_ptr<EventStream> websocket(const Request& request) override {
+    auto out = to_->websocket(request);
+    if (out) say(101);
+    return out;
+  }
   void on_leave(std::function<void()> call) override { to_->on_leave(std::move(call)); }
 
  private:

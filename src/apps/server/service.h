@@ -6,11 +6,13 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <typeindex>
 #include <vector>
 
 #include "apps/server/catalogue.h"
@@ -66,6 +68,14 @@ class Service {
   const ServiceOptions& given() const { return options_; }
   SettingsSource source();
   Tasks& codec() { return codec_; }
+  // What a protocol keeps beside jobs and pictures, made where it is first asked for.
+  template <class T>
+  T& of_protocol() {
+    const std::lock_guard lock(mutex_);
+    auto& held = of_protocols_[typeid(T)];
+    if (!held) held = std::make_shared<T>();
+    return *static_cast<T*>(held.get());
+  }
   const std::vector<Route>& routes() const { return routes_; }
   // Queues it, as a job of the peer's address. Throws HttpFault.
   std::shared_ptr<const Job> submit(const Call& call, JobSpec spec);
@@ -114,6 +124,7 @@ class Service {
   std::unique_ptr<Engine> engine_;
   std::vector<Route> routes_;
   mutable std::mutex mutex_;
+  std::map<std::type_index, std::shared_ptr<void>> of_protocols_;
   std::deque<PreviewPicture> previews_;  // one a job, the latest behind
   int64_t preview_number_ = 0;
   double looked_ = -1e9;

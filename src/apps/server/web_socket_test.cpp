@@ -1,0 +1,154 @@
+// WebSockets: who may open one, what its frames are, and peers that behave badly.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "support/files.h"
+#include "support/test_server.h"
+#include "support/web_socket.h"
+
+namespace ebb::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+class WebSockets : public ::testing::Test {
+ protected:
+  // Of those that read.
+  bool subscribers_become(size_t count) {
+    for (int i = 0; i < 400 && server_.service().queue().subscribers() != count; ++i)
+      std::this_thread::sleep_for(milliseconds(10));
+    return server_.service().queue().subscribers() == count;
+  }
+  Folder folder_;
+  TestServer server_{folder_.path(), 1, [](auto& o) { o.limits.streams = 2; }};
+};
+
+}  // namespace
+
+// A page of another site may open WebSockets wherever it likes: the browser tells its Origin alone.
+TEST_F(WebSockets, pages_of_other_origins_and_hosts__403) {
+  for (const char* origin : {"https://evil.example", "null", "http://127.0.0.1:1"})
+    EXPECT_EQ(WebSocketClient(server_.port(), "/ws", str("Origin: ", origin, "\r\n")).status(), 403)
+        << origin;
+  EXPECT_EQ(WebSocketClient(server_.port(), "/ws", "Sec-Fetch-Site: cross-site\r\n").status(), 403);
+  EXPECT_EQ(WebSocketClient(server_.port(), "/ws", "", "evil.example").status(), 403);
+  EXPECT_EQ(server_.service().queue().subscribers(), 0u);
+  EXPECT_EQ(WebSocketClient(server_.port(), "/ws", "Origin: http://127.0.0.1\r\n").status(), 101);
+}
+
+TEST(web_sockets, where_there_is_a_key__it_is_needed) {
+  Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.guard.key = "secret"; });
+  EXPECT_EQ(WebSocketClient(s.port(), "/ws").status(), 401);
+  EXPECT_EQ(WebSocketClient(s.port(), "/ws", "Authorization: Bearer no\r\n").status(), 401);
+  EXPECT_EQ(WebSocketClient(s.port(), "/ws", "Authorization: Bearer secret\r\n").status(), 101);
+}
+
+TEST_F(WebSockets, plain_request__400) {
+  EXPECT_EQ(server_.get("/ws").status, 400);
+  const std::string upgrade = "Upgrade: websocket\r\n", connection = "Connection: Upgrade\r\n";
+  EXPECT_EQ(server_.get("/ws", upgrade).status, 400);
+  EXPECT_EQ(server_.get("/ws", connection + upgrade).status, 400) << "without a key";
+  EXPECT_EQ(server_.get("/ws?clientId=" + std::string(500, 'x')).status, 400);
+  EXPECT_TRUE(subscribers_become(0));
+}
+
+TEST_F(WebSockets, pings__are_answered_and_what_the_peer_says_is_dropped) {
+  WebSocketClient socket(server_.port(), "/ws?clientId=me");
+  ASSERT_EQ(socket.status(), 101);
+  EXPECT_EQ(socket.answer().header("x-content-type-options"), "nosniff");
+  EXPECT_EQ(socket.next()->json()["data"]["sid"], "me");
+  socket.send(WebSocketClient::text, R"({"type":"feature_flags","data":{}})");
+  socket.send(WebSocketClient::ping, "abc");
+  const auto pong = socket.next();
+  ASSERT_TRUE(pong);
+  EXPECT_EQ(pong->kind, WebSocketClient::pong);
+  EXPECT_EQ(pong->data, "abc");
+}
+
+TEST_F(WebSockets, silent_ones__are_pinged) {
+  Folder folder;
+  TestServer s(folder.path() + "/x", 1, [](auto& o) { o.limits.ping = milliseconds(30); });
+  WebSocketClient socket(s.port(), "/ws");
+  EXPECT_EQ(socket.next()->kind, WebSocketClient::text);
+  for (int i = 0; i < 3; ++i) {
+    const auto m = socket.next();
+    ASSERT_TRUE(m);
+    EXPECT_EQ(m->kind, WebSocketClient::ping);
+  }
+}
+
+TEST_F(WebSockets, peers_that_leave_or_say_nonsense__are_forgotten) {
+  {
+    WebSocketClient leaves(server_.port(), "/ws"), says_goodbye(server_.port(), "/ws");
+    EXPECT_EQ(leaves.status(), 101);
+    ASSERT_TRUE(subscribers_become(2));
+    says_goodbye.send(WebSocketClient::close, "");
+    says_goodbye.next("none");  // to its end
+    EXPECT_TRUE(subscribers_become(1));
+  }
+  EXPECT_TRUE(subscribers_become(0));
+  WebSocketClient unmasked(server_.port(), "/ws"), huge(server_.port(), "/ws");
+  EXPECT_EQ(huge.status(), 101);
+  unmasked.wire().send("\x81\x01x");
+  huge.wire().send(std::string("\x82\xff\0\0\0\x7f\xff\xff\xff\xff", 10) + std::string(4, '\0'));
+  EXPECT_TRUE(subscribers_become(0));
+  EXPECT_EQ(server_.get("/internal/ping").status, 200);
+}
+
+TEST_F(WebSockets, count__is_that_of_streams) {
+  WebSocketClient a(server_.port(), "/ws"), b(server_.port(), "/api/ws");
+  EXPECT_EQ(a.status(), 101);
+  EXPECT_EQ(b.status(), 101);
+  EXPECT_EQ(WebSocketClient(server_.port(), "/ws").status(), 503);
+  EXPECT_EQ(server_.get("/ebb/v1/events").status, 503);
+}
+
+TEST_F(WebSockets, end_of_the_server__is_told) {
+  WebSocketClient socket(server_.port(), "/ws");
+  EXPECT_EQ(socket.next()->kind, WebSocketClient::text);
+  ASSERT_TRUE(subscribers_become(1));
+  server_.service().stop();
+  const auto last = socket.next();
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->kind, WebSocketClient::close);
+  EXPECT_EQ(last->data, "\x03\xe9");  // 1001: going away
+}
+
+// Of the HTTP layer alone: a stream of more than the peer reads.
+TEST(web_sockets, one_that_is_not_read__is_cut_off) {
+  server::Limits limits;
+  limits.stream_bytes = 20000;
+  std::shared_ptr<server::EventStream> stream;
+  std::atomic<bool> left = false, begun = false;
+  server::HttpHandler handler{.admit = [](const server::Request&) { return server::Admission{}; },
+                              .handle =
+                                  [&](auto request, const auto& exchange) {
+                                    exchange->on_leave([&] { left = true; });
+                                    stream = exchange->websocket(*request);
+                                    begun = true;
+                                  },
+                              .fault =
+                                  [](int status, const std::string& text) {
+                                    return server::Reply{.status = status, .body = text};
+                                  }};
+  server::HttpServer http({"127.0.0.1"}, 0, limits, std::move(handler));
+  std::jthread thread([&] { http.run(); });
+  WebSocketClient reader(http.port(), "/");
+  ASSERT_EQ(reader.status(), 101);
+  while (!begun) {
+  }
+  ASSERT_TRUE(stream->send_bytes(std::string(70000, 'x')));  // of any size, if nothing waits
+  const auto large = reader.next();
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->kind, WebSocketClient::binary);
+  EXPECT_EQ(large->data, std::string(70000, 'x'));
+  for (int i = 0; i < 4000; ++i) stream->send(std::string(8000, 'x'));
+  for (int i = 0; i < 400 && !left; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(left);
+  stream = nullptr;
+  http.finish(milliseconds(100));
+}
+
+}  // namespace ebb::testing
