@@ -402,7 +402,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
       const auto c = self.lock();
       if (e || !c || c->writing_ || !c->socket_.is_open()) return;
       if (!c->frames_) return c->send_event(": ping\n\n");
-      c->frames_->ping([c](ErrorCode failed) { failed ? c->close() : c->ping_later(); });
+      c->arm(c->state_->limits.write_stall);
+      c->frames_->ping([c](ErrorCode failed) {
+        if (failed) return c->close();
+        if (!c->writing_) c->ping_later();
+      });
     });
   }
 

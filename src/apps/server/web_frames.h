@@ -31,6 +31,7 @@ class WebFrames {
   explicit WebFrames(boost::asio::ip::tcp::socket& socket) : stream_(socket) {
     constexpr size_t most_read = 65536;  // of what the peer says, which nobody reads
     stream_.read_message_max(most_read);
+    stream_.auto_fragment(false);
   }
   void accept(const Request& r, const Headers& headers, auto done) {
     namespace ws = boost::beast::websocket;
@@ -50,6 +51,7 @@ class WebFrames {
     read_.clear();
     stream_.async_read(read_, std::move(done));
   }
+  // Not done behind a goodbye or a breach of the rules, until the peer closes its end.
   void ping(auto done) { stream_.async_ping({}, std::move(done)); }
   void close(auto done) {
     stream_.async_close(boost::beast::websocket::close_code::going_away, std::move(done));
