@@ -118,8 +118,7 @@ class Feed : public std::enable_shared_from_this<Feed> {
   void send_preview(int64_t number, const std::string& id) {
     if (number == std::exchange(preview_, number) || number == 0) return;
     service_.codec().add([self = shared_from_this(), id] {
-      const auto p = self->service_.preview();
-      if (p && p->job == id)
+      if (const auto p = self->service_.preview(id))
         self->send_preview_bytes(preview_bytes(small_jpeg(p->pixels, preview_side)));
     });
   }

@@ -189,7 +189,7 @@ function sampleOf(step, url) {
 
 function drawRun() {
   const percent = run.steps ? Math.min(100, Math.floor(100 * run.step / run.steps)) : 0, bar = $('progress');
-  const state = stateOf(run), ago = Date.now() / 1000 - run.changed;
+  const state = stateOf(run), ago = Date.now() / 1e3 - run.changed;
   setText($('name'), run.name);
   show('progress', run.steps);
   bar.ariaValueNow = percent;
