@@ -123,6 +123,10 @@ TEST_F(cli_train_samples, mistakes__are_one_error_before_anything_is_made) {
   EXPECT_NE(error_line(train("run", "--train autoencoder --sample-every 1 --steps 1"))
                 .find("is of denoisers"),
             std::string::npos);
+  EXPECT_NE(error_line(train("run", str("--train controlnet --control-images ", data(),
+                                        " --sample-every 1 --steps 1")))
+                .find("is not there for control networks yet"),
+            std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 

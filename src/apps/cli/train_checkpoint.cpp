@@ -184,6 +184,8 @@ std::unique_ptr<CheckpointTraining> prepared(Options& o, const Context& context,
 void check_samples(const train::TrainConfig& c, const FinetuneConfig& f) {
   require(c.sample_every == 0 || !f.trains("autoencoder"),
           "train: --sample-every is of denoisers, and has no effect on an autoencoder");
+  require(c.sample_every == 0 || !f.trains("controlnet"),
+          "train: --sample-every is not there for control networks yet");
   require(c.sample_every > 0 || f.sample_prompts.empty(),
           "train: --sample-prompts has no effect without --sample-every");
   if (!f.sample_prompts.empty()) sample_prompts(f.sample_prompts);
