@@ -35,6 +35,13 @@ class cli_train_samples : public TrainProgram {
     EXPECT_EQ(out.code, 0) << out.text;
     return io::read_image(png("one"));
   }
+  // The flag for a folder with the embedding of a step.
+  std::string with_embedding(const std::string& out, int step) const {
+    const std::string folder = folder_ / "embeddings";
+    std::filesystem::create_directories(folder);
+    std::filesystem::copy_file(model(out, step), folder + "/zorro.safetensors");
+    return str(" --embedding-dir ", folder);
+  }
   static int difference(const Tensor& a, const Tensor& b) {  // the largest
     int out = 0;
     for (size_t i = 0; i < a.span<uint8_t>().size(); ++i)
@@ -101,7 +108,9 @@ TEST_F(cli_train_samples, of_a_whole_network_and_of_an_embedding__are_drawn_too)
                                           often)))
                 .code,
             0);
-  EXPECT_FALSE(same(cut(io::read_image(sample("word", 1)), 0, 0), generated(whole(), "zorro", 0)));
+  const Tensor word = cut(io::read_image(sample("word", 1)), 0, 0);
+  EXPECT_TRUE(same(word, generated(str(whole(), with_embedding("word", 1)), "zorro", 0)));
+  EXPECT_FALSE(same(word, generated(whole(), "zorro", 0)));
 }
 
 TEST_F(cli_train_samples, mistakes__are_one_error_before_anything_is_made) {
@@ -115,6 +124,10 @@ TEST_F(cli_train_samples, mistakes__are_one_error_before_anything_is_made) {
   put_file(folder_ / "none.txt", "# a comment\n\n");
   const std::string none = str("--sample-every 1 --sample-prompts ", folder_ / "none.txt");
   EXPECT_NE(line(none).find("the file has no prompt"), std::string::npos) << line(none);
+  EXPECT_NE(line("--sample-every 1 --sample-prompts lost.txt").find("no such file  lost.txt"),
+            std::string::npos);
+  EXPECT_NE(line("--sample-every 1 --sample-prompts '<lora:x:1>'").find("--lora-dir"),
+            std::string::npos);
   std::string many;
   for (int i = 0; i < 17; ++i) many += str("fox ", i, "\n");
   put_file(folder_ / "many.txt", many);

@@ -429,8 +429,8 @@ TEST_P(Sm90Examples, reach_the_kernels) {
 INSTANTIATE_TEST_SUITE_P(cuda, Sm90Examples,
                          testing::Values("matmul", "matmul_activated", "matmul_activation_grad",
                                          "matmul_gated", "matmul_scaled", "matmul_sum",
-                                         "matmul_sum_gated", "conv2d", "conv2d_sum", "conv2d_dx",
-                                         "conv2d_dw"),
+                                         "matmul_sum_gated", "matmul_sum_activation_grad", "conv2d",
+                                         "conv2d_sum", "conv2d_dx", "conv2d_dw"),
                          [](const auto& info) { return info.param; });
 
 INSTANTIATE_TEST_SUITE_P(derived, Kernels, testing::ValuesIn(kernel_cases("cpu")), name_of_case);

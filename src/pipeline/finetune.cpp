@@ -54,6 +54,8 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
       writer_(request_),
       context_(context) {
   check_conditions(parts_.denoiser, c_.model);
+  if (c_.sample_every > 0 && !f_.sample_prompts.empty())  // mistakes are told before work begins
+    TrainSamples(request_, parts_, context_, {.prompts = sample_prompts(f_.sample_prompts)});
   keep(f_.base, hash_text(*parts_.denoiser.weights), "the checkpoint", c_.model);
   latents_ = std::make_unique<TrainLatents>(parts_, context, cache_);
   const TextForm form = f_.encodes_text() ? TextForm::tokens : TextForm::states;
@@ -367,7 +369,10 @@ void Finetune::add_samples(train::TrainJob& job) {
   using File = TrainSamples::What::File;
   constexpr size_t usual_prompts = 4;
   TrainSamples::What what{.pictures = f_.sample_pictures, .write = job.write_model};
-  if (!f_.sample_prompts.empty()) what.prompts = sample_prompts(f_.sample_prompts);
+  if (!f_.sample_prompts.empty())
+    what.prompts = sample_prompts(f_.sample_prompts);
+  else
+    what.syntax = text::PromptSyntax::diffusers;  // as captions are trained
   for (const train::CaptionedPicture& p : pictures_.data.pictures) {
     if (!f_.sample_prompts.empty() || what.prompts.size() == usual_prompts) break;
     if (p.captions.empty()) continue;
@@ -378,7 +383,7 @@ void Finetune::add_samples(train::TrainJob& job) {
   }
   if (adapter_) what.file = File::adapter;
   if (f_.trains("embedding")) what.file = File::embedding;
-  samples_ = std::make_unique<TrainSamples>(request_, context_, std::move(what));
+  samples_ = std::make_unique<TrainSamples>(request_, parts_, context_, std::move(what));
   job.hooks.sample = [this](const train::TrainState& state, const train::StopSignals& signals) {
     samples_->draw(state, [&] { return signals.requested() != 0; });
   };

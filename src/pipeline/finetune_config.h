@@ -82,8 +82,8 @@ struct FinetuneConfig {
       "folder of latents, of text states, and of pictures.jsonl, which has the sizes and hashes "
       "of pictures; empty: cache/ in `out`");
     f("sample_prompts", sample_prompts,
-      "of the pictures of --sample-every: a file with a prompt in each line, or prompts with ';' "
-      "between; without it: the first captions");
+      "of the pictures of --sample-every: a .txt file with a prompt in each line, or prompts with "
+      "';' between; without it: the first captions");
     f("sample_pictures", sample_pictures, "of each of these prompts, from noise that stays");
     f("base", base, "hash of the weights that the run began with");
     f("base_encoders", base_encoders, "of the autoencoder and the text encoders, and their use");

@@ -21,7 +21,7 @@ section{background:var(--card);border:1px solid var(--rule);border-radius:10px;
 padding:1.25rem;margin-top:1.25rem}
 .facts{display:grid;grid-template-columns:repeat(auto-fill,minmax(11.5rem,1fr));gap:.6rem .4rem;
 margin:1rem 0 0;padding:0}.facts dt{color:var(--soft);font-size:.8rem}
-.facts dd{margin:0;font-weight:600}
+.facts dd{margin:0;font-weight:600;overflow-wrap:anywhere}
 figure{margin:0}figcaption{color:var(--soft);font-size:.875rem;margin-top:.5rem}
 img{display:block;max-width:100%;height:auto;border-radius:4px}
 img.small{image-rendering:pixelated}

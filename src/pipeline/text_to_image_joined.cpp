@@ -90,6 +90,8 @@ void TextToImage::run_joined(std::span<const ResolvedTextToImage> requests,
     for (size_t i = 0; events.tell && i < requests.size(); ++i) events.tell(i, text);
   };
   step_ = events.step;
+  for (size_t i = 0; events.tell && i < requests.size(); ++i)
+    for (const std::string& note : requests[i].notes) events.tell(i, note);
   take_tiling(r.request.tiling);
   work_ = run_work(parts_, r);
   RunMeter meter(work_.of_run(r.request.count, r.request.init.has_value()), events.progress);

@@ -7,13 +7,11 @@
 #include "base/file_and_numbers.h"
 #include "base/json.h"
 #include "base/temporary.h"
-#include "core/out_of_memory.h"
 #include "diffusion/solver/run.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "pipeline/decoder.h"
 #include "pipeline/open_choices.h"
-#include "pipeline/text_to_image.h"
 #include "train/run_folder.h"
 
 namespace ebb {
@@ -52,13 +50,16 @@ std::vector<std::string> sample_prompts(const std::string& text) {
   std::vector<std::string> out;
   const auto add = [&](std::string_view s) {
     const std::string prompt = without_spaces_around(s);
-    if (!prompt.empty() && prompt[0] != '#') out.push_back(prompt);
+    if (!prompt.empty()) out.push_back(prompt);
   };
   std::error_code ignored;
   const bool is_file = fs::is_regular_file(text, ignored);
+  require(is_file || !text.ends_with(".txt"), "sample_prompts: no such file  ", text);
   if (is_file) {
     std::ifstream in(text);
-    for (std::string line; std::getline(in, line);) add(line);
+    for (std::string line; std::getline(in, line);)
+      if (!line.starts_with('#')) add(line);
+    require(in.eof(), "sample_prompts: the file cannot be read  ", text);
   } else {
     for (const std::string_view part : parted(text, ";")) add(part);
   }
@@ -69,26 +70,43 @@ std::vector<std::string> sample_prompts(const std::string& text) {
   return out;
 }
 
+TrainSamples::TrainSamples(const FinetuneRequest& request, const CheckpointParts& parts,
+                           const Context& context, What what)
+    : request_(request), context_(context), what_(std::move(what)) {
+  TextToImageRequest asked = this->request();
+  for (const std::string& prompt : what_.prompts) {
+    asked.prompt = prompt;
+    of_training([&] { return resolve(parts, asked); });
+  }
+}
+
+TextToImageRequest TrainSamples::request() const {
+  const int64_t side = request_.config.resolution;
+  TextToImageRequest out{.syntax = what_.syntax,
+                         .count = what_.pictures,
+                         .size = {.height = side, .width = side},
+                         .options = usual_text_to_image()};
+  out.options.seed = request_.train.seed;
+  out.options.dtype = request_.train.dtype;
+  return out;
+}
+
 std::vector<Tensor> TrainSamples::pictures(const std::string& file,
                                            const std::function<bool()>& stops) const {
   using File = What::File;
   const FinetuneConfig& f = request_.config;
-  PartFiles files{.model = what_.file == File::checkpoint ? file : request_.train.model,
-                  .autoencoder = f.vae,
-                  .variant = f.variant};
-  if (!f.text_encoder.empty() && what_.file != File::checkpoint)
-    files.text_encoders = {f.text_encoder};
+  PartFiles files{.model = file};  // has all components
+  if (what_.file != File::checkpoint) {
+    files = {.model = request_.train.model, .autoencoder = f.vae, .variant = f.variant};
+    if (!f.text_encoder.empty()) files.text_encoders = {f.text_encoder};
+  }
   TextToImageOptions options;
   if (what_.file == File::embedding)
-    options.embeddings = text::read_embedding_folder(fs::path(file).parent_path().string(),
-                                                     TextToImageRequest().syntax);
+    options.embeddings =
+        text::read_embedding_folder(fs::path(file).parent_path().string(), what_.syntax);
   TextToImage pipeline(of_training([&] { return load_parts(files, request_.diffusion); }), context_,
                        std::move(options));
-  TextToImageRequest request{.count = what_.pictures,
-                             .size = {.height = f.resolution, .width = f.resolution},
-                             .options = usual_text_to_image()};
-  request.options.seed = request_.train.seed;
-  request.options.dtype = request_.train.dtype;
+  TextToImageRequest request = this->request();
   if (what_.file == File::adapter) request.loras = {{.file = file, .named_by = "train: samples"}};
   std::vector<Tensor> out;
   RunEvents events;
@@ -117,10 +135,10 @@ void TrainSamples::draw(const train::TrainState& state, const std::function<bool
                    {"model", request_.train.model},
                    {"seed", str(request_.train.seed)},
                    {"rows", strings_json(what_.prompts)}});
-  } catch (const OutOfMemory& e) {
-    request_.say(str("no samples of step ", state.step, ": ", e.what()));
   } catch (const Cancelled&) {
     request_.say(str("no samples of step ", state.step, ": the run ends"));
+  } catch (const Error& e) {  // no reason to lose what was trained
+    request_.say(str("no samples of step ", state.step, ": ", e.what()));
   }
 }
 

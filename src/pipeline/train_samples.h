@@ -7,30 +7,36 @@
 #include <vector>
 
 #include "pipeline/checkpoint_training.h"
+#include "pipeline/text_to_image.h"
 
 namespace ebb {
 
 // FinetuneConfig::sample_prompts: those in a file of that name, a line each (blank lines and lines
-// that begin with # are none), or the parts of the text between ';'. Throws Error for a file
-// without one, and for more than 16.
+// that begin with # are none), or the parts of the text between ';'. Throws Error where there is
+// none, for more than 16, for a file that cannot be read, and for a text like a file's name (it
+// ends in .txt) that is none.
 std::vector<std::string> sample_prompts(const std::string& text);
 
 class TrainSamples {
  public:
   struct What {
     std::vector<std::string> prompts;
-    int64_t pictures = 2;     // of each prompt
-    train::WriteModel write;  // writes the trained weights
+    text::PromptSyntax syntax = text::PromptSyntax::a1111;  // of the prompts
+    int64_t pictures = 2;                                   // of each prompt
+    train::WriteModel write;                                // writes the trained weights
     enum class File : uint8_t { checkpoint, adapter, embedding } file = File::checkpoint;
   };
-  TrainSamples(const FinetuneRequest& request, const Context& context, What what)
-      : request_(request), context_(context), what_(std::move(what)) {}
+  // Throws Error for prompts that cannot be asked of the checkpoint.
+  TrainSamples(const FinetuneRequest& request, const CheckpointParts& parts, const Context& context,
+               What what);
 
-  // Writes sample_file(), a row a prompt; where memory runs out or `stops` says true meanwhile,
-  // says so and leaves it. The trained weights are on the device a second time for so long.
+  // Writes sample_file(), a row a prompt; where that fails, as memory runs out, or `stops` says
+  // true meanwhile, says so and leaves it. The whole model is on the device a second time for so
+  // long.
   void draw(const train::TrainState& state, const std::function<bool()>& stops) const;
 
  private:
+  TextToImageRequest request() const;  // without a prompt
   std::vector<Tensor> pictures(const std::string& file, const std::function<bool()>& stops) const;
 
   const FinetuneRequest& request_;

@@ -221,19 +221,62 @@ TEST(server_queue, restart__goes_on_with_the_jobs_that_waited) {
   EXPECT_EQ(left, 0u);
 }
 
+std::string job_file(const Folder& folder) {
+  for (const auto& e : std::filesystem::directory_iterator(folder / "out/.jobs"))
+    if (e.path().extension() == ".json") return e.path().string();
+  return {};
+}
+
+TEST(server_queue, two_kept_files_of_one_job__are_one_job) {
+  Folder folder;
+  std::string id;
+  {
+    TestServer s(folder.path(), 100);
+    s.post("/ebb/v1/jobs", small("runs", 3));
+    id = id_of(s.post("/ebb/v1/jobs", small("waits")));
+  }
+  for (const auto& e : std::filesystem::directory_iterator(folder / "out/.jobs")) {
+    const std::string text = file_bytes(e.path().string());
+    if (text.find(id) != std::string::npos)
+      put_file(folder / "out/.jobs/copy0000copy0000.json", text);
+  }
+  TestServer s(folder.path(), 100);
+  EXPECT_EQ(ask(s.port(), "DELETE", "/ebb/v1/jobs", "", "").status, 200);
+  EXPECT_EQ(s.get("/ebb/v1/jobs/" + id).json()["status"], "cancelled");
+}
+
+TEST(server_queue, kept_job_of_an_unknown_setting__is_not_joined) {
+  Folder folder;
+  std::string id;
+  {
+    TestServer s(folder.path(), 100);
+    json body = small("one", 1);
+    body["dtype"] = "f32";
+    id = id_of(s.post("/ebb/v1/jobs", body));
+    std::string file, text;
+    while (file.empty()) file = job_file(folder);
+    text = file_bytes(file);
+    const size_t at = text.find("f32");
+    ASSERT_NE(at, std::string::npos) << text;
+    put_file(folder / "kept", text.replace(at, 3, "xyz"));
+    put_file(folder / "name", file);
+    s.finished(id);
+  }
+  put_file(file_bytes(folder / "name"), file_bytes(folder / "kept"));
+  TestServer s(folder.path(), 20, [](auto& o) { o.max_batch = 4, o.batch_window = 200; });
+  const std::string other = id_of(s.post("/ebb/v1/jobs", small("two")));
+  EXPECT_EQ(s.finished(id)["status"], "completed");  // the engine of tests reads no dtype alone
+  EXPECT_EQ(s.finished(other)["status"], "completed");
+}
+
 // Killed between a picture and the note that it is there.
 TEST(server_queue, picture_that_was_stored__is_not_made_twice) {
   Folder folder;
-  const auto job_file = [&] {
-    for (const auto& e : std::filesystem::directory_iterator(folder / "out/.jobs"))
-      if (e.path().extension() == ".json") return e.path().string();
-    return std::string();
-  };
   std::string id, file, before;
   {
     TestServer s(folder.path(), 30);
     id = id_of(s.post("/ebb/v1/jobs", small("one", 3)));
-    file = job_file(), before = file_bytes(file);
+    file = job_file(folder), before = file_bytes(file);
     while (s.get("/ebb/v1/jobs/" + id).json()["images"].size() < 2)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

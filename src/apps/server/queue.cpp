@@ -458,6 +458,10 @@ void Queue::unkeep(const Job& job) const {
 
 void Queue::read_kept(const std::function<void(const std::string&)>& says) {
   for (const auto& job : read_jobs(folder_, says)) {
+    if (jobs_.contains(job->id)) {
+      if (says) says(str("serve: two kept jobs have the id '", job->id, "'; one of them is left"));
+      continue;
+    }
     const auto s = std::make_shared<State>();
     s->job = job;
     s->view.job = job;

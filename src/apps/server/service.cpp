@@ -1,5 +1,7 @@
 #include "apps/server/service.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -278,7 +280,10 @@ void Service::answer_plan(const Call& call, JobSpec spec) {
 
 void Service::answer_when_done(const Call& call, JobSpec spec, Render render) {
   const auto job = submit(call, std::move(spec));
-  if (!options_.keep_orphans) call.exchange->on_leave([this, id = job->id] { queue_->cancel(id); });
+  if (!options_.keep_orphans)
+    call.exchange->on_leave([this, id = job->id] {
+      codec_.add([this, id] { queue_->cancel(id); });  // which removes its files
+    });
   const Route* route = route_of(*call.request, nullptr);
   queue_->when_finished(
       job->id, [this, later = call.waiting(), render = std::move(render), route](const JobView& v) {
@@ -298,6 +303,7 @@ void Service::forget_in_time(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     queue_->forget();
     store_.forget();
+    ::malloc_trim(0);  // what many large bodies at once took would stay in the heap
     wake.wait_for(lock, stop, options_.tidy, [] { return false; });
   }
 }

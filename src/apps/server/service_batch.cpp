@@ -17,8 +17,13 @@ std::vector<std::shared_ptr<Job>> Service::joined_to(const std::shared_ptr<Job>&
   Jobs waiting, chosen;
   while (true) {
     waiting = queue_->waiting_jobs();
-    chosen =
-        joining(*job, waiting, most, [&](const Job& other) { return engine_->joins(*job, other); });
+    chosen = joining(*job, waiting, most, [&](const Job& other) {
+      try {
+        return engine_->joins(*job, other);
+      } catch (const std::exception&) {  // it fails when it runs, alone
+        return false;
+      }
+    });
     int64_t pictures = job->spec.images();
     for (const auto& other : chosen) pictures += other->spec.images();
     if (pictures >= most || job->cancel || std::chrono::steady_clock::now() >= end) break;
@@ -37,13 +42,13 @@ void Service::run_batch(const std::vector<std::shared_ptr<Job>>& jobs) {
   std::vector<BatchMember> members;
   for (const auto& job : jobs) {
     events.push_back(events_of(job));
-    members.push_back({.job = job,
-                       .events = events.back().get(),
-                       .next = first_of(*job),
-                       .ends = [this, job](JobStatus s) { queue_->finish(*job, s); }});
+    members.push_back({.job = job, .events = events.back().get(), .ends = [this, job](JobStatus s) {
+                         queue_->finish(*job, s);
+                       }});
   }
   std::string fault;
   try {
+    for (BatchMember& m : members) m.next = first_of(*m.job);
     engine_->run_batch(members);
   } catch (const Cancelled&) {
   } catch (const OutOfMemory& e) {

@@ -1,12 +1,23 @@
 // Prodigy (Mishchenko and Defazio 2023, arXiv:2306.06101, algorithm 4): AdamW whose learning rate
 // is d times lr, where d grows to an estimate of how far the weights are from where they belong.
 //
-//   g' = clip g            c = d lr, with use_bias_correction times sqrt(1 - beta2^t) / (1 -
-//   beta1^t) m' = beta1 m + d (1 - beta1) g'           v' = beta2 v + d^2 (1 - beta2) g'^2 s' =
-//   beta3 s + d/d0 c g'                  with safeguard_warmup d for c; beta3 = sqrt beta2 N' =
-//   beta3 N + d/d0 c <g', p0 - p>        h = d_coef N' / |s'|_1, over all weights d' = max(largest
-//   h so far, h)             at most growth_rate d, where that is not 0 p' = p (1 - c weight_decay)
-//   - c m' / (sqrt v' + d' eps)
+//   g' = clip g
+//
+//   c  = d lr, with use_bias_correction times sqrt(1 - beta2^t) / (1 - beta1^t)
+//
+//   m' = beta1 m + d (1 - beta1) g'
+//
+//   v' = beta2 v + d^2 (1 - beta2) g'^2
+//
+//   s' = beta3 s + d/d0 c g', beta3 = sqrt beta2; with safeguard_warmup d for c
+//
+//   N' = beta3 N + d/d0 c <g', p0 - p>
+//
+//   h  = d_coef N' / |s'|_1, over all weights
+//
+//   d' = max(largest h so far, h), at most growth_rate d, where that is not 0
+//
+//   p' = p (1 - c weight_decay) - c m' / (sqrt v' + d' eps)
 //
 // p0 are the weights that the run began with. With decouple=false the decay is added to the
 // gradient. Kept of a run: d/d0, the largest h/d0 and N. Weights with learning rates of their own

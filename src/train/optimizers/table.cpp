@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -56,14 +57,16 @@ void check(const Optimizer& o, const OptimizerSettings& s) {
 }
 
 void set_options(const std::vector<Field>& fields, std::string_view options) {
+  std::set<std::string_view> seen;
   while (!options.empty()) {
     const std::string_view one = options.substr(0, options.find(','));
     options.remove_prefix(std::min(one.size() + 1, options.size()));
     const size_t equals = one.find('=');
     require(equals != one.npos, "optimizer_options: must be name=value, parted by commas (", one,
             ")");
-    set_field(find_field(fields, one.substr(0, equals), "optimizer_options"),
-              one.substr(equals + 1));
+    const std::string_view name = one.substr(0, equals);
+    require(seen.insert(name).second, "optimizer_options: ", name, " is given twice");
+    set_field(find_field(fields, name, "optimizer_options"), one.substr(equals + 1));
   }
 }
 

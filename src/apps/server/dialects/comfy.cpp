@@ -72,11 +72,11 @@ void post_queue(const Call& c, JsonReader& r) {
   c.reply(nothing());
 }
 
-// The one that runs, or with a prompt_id if it is that one.
+// What runs, or with a prompt_id that one if it runs.
 void interrupt(const Call& c, JsonReader& r) {
   const auto id = r.text("prompt_id");
-  const auto v = c.service.queue().running();
-  if (v && (!id || *id == v->job->id)) c.service.queue().cancel(v->job->id);
+  for (const std::string& running : c.service.queue().running_ids())
+    if (!id || *id == running) c.service.queue().cancel(running);
   c.reply(nothing());
 }
 

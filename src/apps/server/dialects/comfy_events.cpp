@@ -90,8 +90,7 @@ class Feed : public std::enable_shared_from_this<Feed> {
   }
 
   void send_executing(const Job& job, const Json& node) {
-    to_->send(
-        message("executing", {{"node", node}, {"display_node", node}, {"prompt_id", job.id}}));
+    send(message("executing", {{"node", node}, {"display_node", node}, {"prompt_id", job.id}}));
   }
 
   // Whatever the end is, the last message says that no node is worked on: clients wait for it.

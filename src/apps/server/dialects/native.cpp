@@ -159,7 +159,11 @@ class Feed : public std::enable_shared_from_this<Feed> {
     c.exchange->on_leave([&s = service_, number] { s.queue().unsubscribe(number); });
     const auto missed = seen ? service_.queue().events_since(*seen) : std::nullopt;
     if (missed) {
-      for (const Event& e : *missed) add_now(e);
+      std::string all;  // at once, as what waits for a slow reader is bounded
+      for (const Event& e : *missed) all += e.data.is_null() ? "" : event_text(e);
+      if (!all.empty()) to_->send(std::move(all));
+      for (const Event& e : *missed)
+        if (e.data.is_null()) add_now(e);
       return begin(missed->empty() ? *seen : missed->back().number);
     }
     begin(send_state());

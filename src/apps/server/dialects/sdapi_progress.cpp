@@ -96,18 +96,18 @@ void internal_progress(const Call& c, JsonReader& r) {
 }
 
 void interrupt(const Call& c) {
-  if (const auto v = c.service.queue().running()) c.service.queue().cancel(v->job->id);
+  for (const std::string& id : c.service.queue().running_ids()) c.service.queue().cancel(id);
   c.reply(Json::object());
 }
 
 void skip(const Call& c) {
-  if (const auto v = c.service.queue().running()) c.service.queue().skip(v->job->id);
+  for (const std::string& id : c.service.queue().running_ids()) c.service.queue().skip(id);
   c.reply(Json());
 }
 
 void pending(const Call& c) {
-  Json ids = c.service.queue().waiting();
-  if (const auto v = c.service.queue().running()) ids.insert(ids.begin(), v->job->id);
+  Json ids = c.service.queue().running_ids();
+  for (const std::string& id : c.service.queue().waiting()) ids.push_back(id);
   c.reply({{"size", ids.size()}, {"tasks", ids}});
 }
 

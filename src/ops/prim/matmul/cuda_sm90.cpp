@@ -62,7 +62,8 @@ struct Use {
     for (size_t k = 1; k < 2 * static_cast<size_t>(a.products); ++k)
       if (s.in[k].dtype != s.in[0].dtype) return false;
     if (e->kind == Kind::sum) return true;
-    if (e->kind == Kind::scaled) return !a.trans_a && a.trans_b && s.out[0].shape.numel() > 0;
+    if (e->kind == Kind::scaled)
+      return a.products == 1 && !a.trans_a && a.trans_b && s.out[0].shape.numel() > 0;
     // activations that are no gates would take longer if they knew the error function too
     return !a.trans_a && (e->kind == Kind::gated || !e->gate.erf);
   }

@@ -58,6 +58,11 @@ std::ostream& operator<<(std::ostream& out, const Operands& o) {
              << (o.attrs.trans_b ? " transposed" : "") << "  at " << o.at;
 }
 
+// Rows times one matrix.
+bool is_layer(const Signature& s) {
+  return !s.as<Matmul>().trans_a && s.in.size() > 1 && s.in[1].shape.rank() == 2;
+}
+
 std::vector<Type> infer(const Signature& s) {
   const auto& attrs = s.as<Matmul>();
   require(attrs.products > 0 && std::ssize(s.in) >= 2 * attrs.products, "matmul: takes ",
@@ -79,9 +84,11 @@ std::vector<Type> infer(const Signature& s) {
   require(is_float(out.dtype), "matmul: dtype must be a float (", out.dtype, ")", operands);
   out.shape.push_back(z.m);
   out.shape.push_back(z.n);
+  require(attrs.products == 1 || is_layer(s), "matmul: further products are of rows and one matrix",
+          operands);
   for (const Signature& m : added_products_of_matmul(s))
-    require(m.out[0] == Type{a.dtype, out.shape}, "matmul: all products must be ", out.shape,
-            " of a's dtype (got ", m.out[0], ")", operands);
+    require(is_layer(m) && m.out[0] == Type{a.dtype, out.shape}, "matmul: all products must be ",
+            out.shape, " of a's dtype (got ", m.out[0], ")", operands);
   std::vector<Type> results = epilogue_results(s, out.shape, out.dtype);
   if (!attrs.row_sums) return results;
   require(attrs.epilogue.is_sum() && attrs.products == 1, "matmul: sums are of one product alone",
@@ -221,11 +228,6 @@ Cost cost(const Signature& s) {
   add_cost_of_products(added_products_of_matmul(s), c);
   if (s.as<Matmul>().row_sums) c.flops += static_cast<double>(s.in[0].shape.numel());
   return c;
-}
-
-// Rows times one matrix.
-bool is_layer(const Signature& s) {
-  return !s.as<Matmul>().trans_a && s.in.size() > 1 && s.in[1].shape.rank() == 2;
 }
 
 std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType result,
