@@ -149,6 +149,25 @@ TEST_F(Comfy, interrupt_and_queue__end_the_prompts_that_are_meant) {
   EXPECT_EQ(finished("a")["status"]["completed"], false);
 }
 
+// A prompt may begin or end in the moment in which a socket of its client is opened.
+TEST_F(Comfy, sockets_that_open_while_prompts_run__are_told_of_them) {
+  json short_one = graph_;
+  short_one["3"]["inputs"]["steps"] = 1;
+  std::vector<std::jthread> others;
+  for (int i = 0; i < 2; ++i)
+    others.emplace_back([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) prompt(short_one);
+    });
+  const auto open = [&] {
+    for (int i = 0; i < 400; ++i) {
+      WebSocketClient socket(server_->port(), "/ws?clientId=me");
+      EXPECT_TRUE(socket.status() == 101 && socket.next()) << i;
+    }
+  };
+  for (int i = 0; i < 3; ++i) others.emplace_back(open);
+  open();
+}
+
 // ---- uploads
 TEST_F(Comfy, uploads__keep_their_names_unless_another_picture_has_it) {
   const auto a = io::encode_png(gradient(16, 16, 3)), b = io::encode_png(gradient(24, 16, 3));
