@@ -179,10 +179,10 @@ test_training_needs_a_key.expected = ["401"]
 
 
 def test_a_real_run_is_followed(page):
-    """From its first step to its end, with its pictures."""
+    """From its first step to its end, with its pictures; of steps for some seconds at least."""
     out = RUNS / "real"
     command = [page.server.command[0], "train", "--data", DATA, "--model", "tiny", "--out", out,
-               "--steps", "30", "--batch", "2", "--sample-every", "10", "--log-every", "1",
+               "--steps", "900", "--batch", "2", "--sample-every", "300", "--log-every", "5",
                "--device", "cpu", "--validation", "off"]
     with open(ROOT / "log", "wb") as log:
         training = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log,
@@ -199,7 +199,7 @@ def test_a_real_run_is_followed(page):
         page.wait("return document.querySelector('#samples img')?.naturalWidth > 0", seconds=120,
                   what="a sample")
         page.wait("return document.querySelector('#progress-text').textContent"
-                  ".startsWith('finished · step 30 of 30')", seconds=240, what="the end")
+                  ".startsWith('finished · step 900 of 900')", seconds=240, what="the end")
         page.wait("return document.querySelectorAll('#samples li').length === 3")
         assert page.text("#said") == "real is finished", page.text("#said")
         assert training.wait(60) == 0
