@@ -385,7 +385,7 @@ class EpilogueFuser {
   std::optional<Fused> sum_for(const Node& n, int32_t v) const {
     if (!(g_.type(v) == g_.type(n.out[0])) || uses_.readers(v).size() != 1) return {};
     std::optional<Fused> f = contraction(v);
-    if (!f || f->kept >= 0 || f->use.in[0].dtype != g_.type(v).dtype) return {};
+    if (!f || f->use.in[0].dtype != g_.type(v).dtype) return {};
     const Contraction c = f->contraction();
     return c.products == 1 && c.epilogue.is_sum() && c.with ? f : std::nullopt;
   }

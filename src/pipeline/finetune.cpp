@@ -55,7 +55,7 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
       context_(context) {
   check_conditions(parts_.denoiser, c_.model);
   if (c_.sample_every > 0 && !f_.sample_prompts.empty())  // mistakes are told before work begins
-    TrainSamples(request_, parts_, context_, {.prompts = sample_prompts(f_.sample_prompts)});
+    begin_samples(sample_prompts(f_.sample_prompts), text::PromptSyntax::a1111);
   keep(f_.base, hash_text(*parts_.denoiser.weights), "the checkpoint", c_.model);
   latents_ = std::make_unique<TrainLatents>(parts_, context, cache_);
   const TextForm form = f_.encodes_text() ? TextForm::tokens : TextForm::states;
@@ -67,6 +67,8 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
   keep(f_.base_encoders, str(fnv1a(latents_->settings()), ' ', fnv1a(texts_->settings())),
        "the autoencoder or a text encoder", c_.model);
   pictures_ = read_train_pictures(request_, cache_.folder());
+  if (c_.sample_every > 0 && !samples_)
+    begin_samples(first_captions(), text::PromptSyntax::diffusers);  // as captions are trained
   if (f_.trains("embedding")) check_embedded_captions();
   if (f_.trains("controlnet"))
     control_images_ = read_control_images(request_, pictures_.data, cache_.folder());
@@ -360,33 +362,38 @@ train::TrainJob Finetune::job() {
     write_model(path, state, metadata);
   };
   out.hooks.log = request_.say;
-  if (c_.sample_every > 0) add_samples(out);
+  if (samples_)
+    out.hooks.sample = [this](const train::TrainState& state, const train::StopSignals& signals) {
+      samples_->draw(state, [&] { return signals.requested() != 0; });
+    };
   return out;
 }
 
-// Of the first captions, where no prompts are given.
-void Finetune::add_samples(train::TrainJob& job) {
-  using File = TrainSamples::What::File;
-  constexpr size_t usual_prompts = 4;
-  TrainSamples::What what{.pictures = f_.sample_pictures, .write = job.write_model};
-  if (!f_.sample_prompts.empty())
-    what.prompts = sample_prompts(f_.sample_prompts);
-  else
-    what.syntax = text::PromptSyntax::diffusers;  // as captions are trained
+// ---- samples -------------------------------------------------------------------------------
+
+// A few that differ, of pictures in their order.
+std::vector<std::string> Finetune::first_captions() const {
+  constexpr size_t few = 4;
+  std::vector<std::string> out;
   for (const train::CaptionedPicture& p : pictures_.data.pictures) {
-    if (!f_.sample_prompts.empty() || what.prompts.size() == usual_prompts) break;
+    if (out.size() == few) break;
     if (p.captions.empty()) continue;
-    const std::string prompt =
+    std::string prompt =
         train::caption_of(p.captions.front(), {.prefix = f_.caption_prefix}, c_.seed, 0);
-    if (std::ranges::find(what.prompts, prompt) == what.prompts.end())
-      what.prompts.push_back(prompt);
+    if (std::ranges::find(out, prompt) == out.end()) out.push_back(std::move(prompt));
   }
-  if (adapter_) what.file = File::adapter;
+  return out;
+}
+
+void Finetune::begin_samples(std::vector<std::string> prompts, text::PromptSyntax syntax) {
+  using File = TrainSamples::What::File;
+  TrainSamples::What what{.prompts = std::move(prompts),
+                          .syntax = syntax,
+                          .pictures = f_.sample_pictures,
+                          .write = [this](const auto&... of) { write_model(of...); }};
+  if (f_.adapts()) what.file = File::adapter;
   if (f_.trains("embedding")) what.file = File::embedding;
   samples_ = std::make_unique<TrainSamples>(request_, parts_, context_, std::move(what));
-  job.hooks.sample = [this](const train::TrainState& state, const train::StopSignals& signals) {
-    samples_->draw(state, [&] { return signals.requested() != 0; });
-  };
 }
 
 // ---- files ---------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ class Finetune final : public CheckpointTraining {
       const train::TrainState& state, const std::map<std::string, std::string>& metadata) const;
   void write_model(const std::string& path, const train::TrainState& state,
                    const std::map<std::string, std::string>& metadata);
-  void add_samples(train::TrainJob& job);
+  std::vector<std::string> first_captions() const;
+  void begin_samples(std::vector<std::string> prompts, text::PromptSyntax syntax);
   void write_embedding(const std::string& path, const train::TrainState& state,
                        const std::map<std::string, std::string>& metadata) const;
 

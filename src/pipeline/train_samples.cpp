@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file_and_numbers.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/temporary.h"
 #include "diffusion/solver/run.h"
 #include "io/file.h"
@@ -39,18 +40,12 @@ class TemporaryFolder {
   std::string path_;
 };
 
-std::string without_spaces_around(std::string_view s) {
-  const size_t begin = s.find_first_not_of(" \t\r"), end = s.find_last_not_of(" \t\r");
-  return begin == std::string_view::npos ? "" : std::string(s.substr(begin, end - begin + 1));
-}
-
 }  // namespace
 
 std::vector<std::string> sample_prompts(const std::string& text) {
   std::vector<std::string> out;
   const auto add = [&](std::string_view s) {
-    const std::string prompt = without_spaces_around(s);
-    if (!prompt.empty()) out.push_back(prompt);
+    if (const auto prompt = trimmed(s); !prompt.empty()) out.emplace_back(prompt);
   };
   std::error_code ignored;
   const bool is_file = fs::is_regular_file(text, ignored);
@@ -111,9 +106,7 @@ std::vector<Tensor> TrainSamples::pictures(const std::string& file,
   std::vector<Tensor> out;
   RunEvents events;
   events.progress = [&](const RunProgress&) { return !stops(); };
-  events.picture = [&](const Picture& p) {
-    out.push_back(image_at(to_pixels(stacked({p.pixels})), 0));
-  };
+  events.picture = [&](const Picture& p) { out.push_back(to_pixels(p.pixels)); };
   for (const std::string& prompt : what_.prompts) {
     request.prompt = prompt;
     pipeline.run(pipeline.resolve(request), events);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/fields.h"
+#include "base/options.h"
 #include "ir/graph.h"
 
 namespace ebb::train {
@@ -102,15 +102,16 @@ std::string optimizer_help();  // each with its own help
 const Optimizer& find_optimizer(std::string_view name);
 void check(const Optimizer& o, const OptimizerSettings& s);
 
-// Sets the fields that OptimizerSettings::options names. Throws Error for others, or what they are
-// not.
-void set_options(const std::vector<Field>& fields, std::string_view options);
+// What OptimizerSettings::options says. Throws Error as base/options.h does.
 template <class Options>
 Options options_of(const OptimizerSettings& s) {
+  constexpr std::string_view subject = "optimizer_options";
   Options out;
-  set_options(fields_of(out), s.options);
+  set_options(fields_of(out), parse_options(s.options, subject), subject);
   return out;
 }
+// Throws Error, naming the option, for what is not above 0 or not finite.
+void check_above_zero(std::string_view option, double value);
 
 // A tensor that is kept of one weight.
 struct WeightState {

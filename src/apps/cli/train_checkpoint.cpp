@@ -17,7 +17,6 @@
 #include "diffusion/solver/run.h"
 #include "pipeline/checkpoint_training.h"
 #include "pipeline/finetune_metadata.h"
-#include "pipeline/train_samples.h"
 #include "train/run_folder.h"
 #include "train/stop.h"
 
@@ -188,7 +187,6 @@ void check_samples(const train::TrainConfig& c, const FinetuneConfig& f) {
           "train: --sample-every is not there for control networks yet");
   require(c.sample_every > 0 || f.sample_prompts.empty(),
           "train: --sample-prompts has no effect without --sample-every");
-  if (!f.sample_prompts.empty()) sample_prompts(f.sample_prompts);
 }
 
 int run(Options& o) {

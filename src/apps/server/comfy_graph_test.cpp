@@ -30,16 +30,20 @@ std::vector<uint8_t> with_transparent_columns(const Tensor& picture, int64_t col
   return out;
 }
 
+json lora_node() {
+  return comfy_node("LoraLoader", {{"model", comfy_link("4")},
+                                   {"clip", comfy_link("4", 1)},
+                                   {"lora_name", "fine.safetensors"},
+                                   {"strength_model", 0.5},
+                                   {"strength_clip", 0.25}});
+}
+
 }  // namespace
 
 // ---- what graphs mean
 TEST_F(ComfyGraph, loras_layers_and_loaders__become_settings) {
   json graph = graph_;
-  graph["20"] = comfy_node("LoraLoader", {{"model", comfy_link("4")},
-                                          {"clip", comfy_link("4", 1)},
-                                          {"lora_name", "fine.safetensors"},
-                                          {"strength_model", 0.5},
-                                          {"strength_clip", 0.25}});
+  graph["20"] = lora_node();
   graph["21"] =
       comfy_node("CLIPSetLastLayer", {{"clip", comfy_link("20", 1)}, {"stop_at_clip_layer", -2}});
   graph["22"] = comfy_node("VAELoader", {{"vae_name", "other.safetensors"}});
@@ -62,11 +66,7 @@ TEST_F(ComfyGraph, loras_layers_and_loaders__become_settings) {
 // A LoRA that the texts do not pass has no strength there.
 TEST_F(ComfyGraph, lora_on_the_model_alone__leaves_the_texts) {
   json graph = graph_;
-  graph["20"] = comfy_node("LoraLoader", {{"model", comfy_link("4")},
-                                          {"clip", comfy_link("4", 1)},
-                                          {"lora_name", "fine.safetensors"},
-                                          {"strength_model", 0.5},
-                                          {"strength_clip", 0.25}});
+  graph["20"] = lora_node();
   graph["3"]["inputs"]["model"] = comfy_link("20");
   EXPECT_EQ(settings(graph).lora.text(), folder_ / "loras/fine.safetensors" + ":0.5:0");
 }

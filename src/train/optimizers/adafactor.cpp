@@ -40,12 +40,9 @@ struct Options {
 
 void check_options(const OptimizerSettings& s) {
   const auto o = options_of<Options>(s);
-  const auto above_zero = [](const char* name, double v) {
-    require(v > 0 && std::isfinite(v), "optimizer_options: ", name, " must be above 0 (", v, ")");
-  };
-  above_zero("clip_threshold", o.clip_threshold);
-  above_zero("eps1", o.eps1);
-  above_zero("eps2", o.eps2);
+  check_above_zero("clip_threshold", o.clip_threshold);
+  check_above_zero("eps1", o.eps1);
+  check_above_zero("eps2", o.eps2);
   require(o.decay_rate < 0 && std::isfinite(o.decay_rate),
           "optimizer_options: decay_rate must be below 0 (", o.decay_rate, ")");
   require(o.relative_step || !o.warmup_init,

@@ -52,8 +52,7 @@ struct Options {
 void check_options(const OptimizerSettings& s) {
   const auto o = options_of<Options>(s);
   require(o.d0 >= 1e-12 && o.d0 <= 1, "optimizer_options: d0 must be from 1e-12 to 1 (", o.d0, ")");
-  require(o.d_coef > 0 && std::isfinite(o.d_coef), "optimizer_options: d_coef must be above 0 (",
-          o.d_coef, ")");
+  check_above_zero("d_coef", o.d_coef);
   require(o.growth_rate == 0 || (o.growth_rate > 1 && std::isfinite(o.growth_rate)),
           "optimizer_options: growth_rate must be above 1, or 0 for no limit (", o.growth_rate,
           ")");

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "base/names.h"
@@ -56,18 +55,9 @@ void check(const Optimizer& o, const OptimizerSettings& s) {
   require(s.options.empty(), "optimizer_options: ", o.name, " has none (", s.options, ")");
 }
 
-void set_options(const std::vector<Field>& fields, std::string_view options) {
-  std::set<std::string_view> seen;
-  while (!options.empty()) {
-    const std::string_view one = options.substr(0, options.find(','));
-    options.remove_prefix(std::min(one.size() + 1, options.size()));
-    const size_t equals = one.find('=');
-    require(equals != one.npos, "optimizer_options: must be name=value, parted by commas (", one,
-            ")");
-    const std::string_view name = one.substr(0, equals);
-    require(seen.insert(name).second, "optimizer_options: ", name, " is given twice");
-    set_field(find_field(fields, name, "optimizer_options"), one.substr(equals + 1));
-  }
+void check_above_zero(std::string_view option, double value) {
+  require(value > 0 && std::isfinite(value), "optimizer_options: ", option, " must be above 0 (",
+          value, ")");
 }
 
 std::vector<WeightState> states_of(const Optimizer& o, const std::string& weight,
