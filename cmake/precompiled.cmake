@@ -14,3 +14,24 @@ function(ebb_precompile target)
     target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
   endif()
 endfunction()
+
+# Most of a small file's time goes into its headers: ten files of a folder that are compiled as one
+# take a third of the time of ten. So the names in anonymous namespaces differ within a folder, but
+# for plug-ins, which all have the same names and are compiled alone.
+function(ebb_compile_together target)
+  if(CMAKE_CXX_COMPILER_LAUNCHER)
+    return() # as above, and a change of one file would miss ten
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    if(source MATCHES "/ops/.*/test\\.cpp$")
+      cmake_path(GET folder PARENT_PATH folder) # the only test of its folder
+    endif()
+    string(MAKE_C_IDENTIFIER "${folder}" group)
+    math(EXPR count_${group} "0${count_${group}} + 1")
+    math(EXPR part "${count_${group}} / 10")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${group}_${part}")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()

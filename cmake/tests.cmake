@@ -24,6 +24,7 @@ function(ebb_test_program name engine)
   target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
                                         nlohmann_json::nlohmann_json)
   ebb_precompile(${name} <gtest/gtest.h> <nlohmann/json.hpp>)
+  ebb_compile_together(${name})
   # For `ctest -R`, a process each; scripts/test runs them in a few processes instead.
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 TEST_FILTER "-cuda/*"
                        PROPERTIES ENVIRONMENT "${test_environment}" LABELS unit)
@@ -55,6 +56,10 @@ list(REMOVE_ITEM test_sources ${support_sources} ${support}/stand_in_torch.cpp
 if(NOT EBB_CUDA)
   list(FILTER test_sources EXCLUDE REGEX "${ebb_cuda_files}")
 endif()
+# Those of golden files have the same names each, as plug-ins do.
+set(golden_tests ${test_sources})
+list(FILTER golden_tests INCLUDE REGEX "golden[^/]*$")
+set_source_files_properties(${golden_tests} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 if(EBB_SANITIZE)
   # What reads bytes of others and the graphs made of them; the rest would double the build.
   set(low "/src/(core|ir|io|text)/")
@@ -70,6 +75,7 @@ if(EBB_SANITIZE)
   target_link_libraries(ebb_low PUBLIC ${engine_libraries} ebb_samplers_static Threads::Threads
                                        OpenMP::OpenMP_CXX)
   ebb_precompile(ebb_low)
+  ebb_compile_together(ebb_low)
   target_include_directories(ebb_low PUBLIC src ${WEBP_INCLUDE_DIR} ${UTF8PROC_INCLUDE_DIR}
                                             ${CMAKE_BINARY_DIR}/generated)
   ebb_test_program(ebb_tests_low ebb_low ${test_sources})

@@ -73,12 +73,12 @@ class cli_train_text : public TrainProgram {
   }
 };
 
-constexpr const char* adapter = "--adapter lora --rank 4 --alpha 4 --lr 0.01 ";
+constexpr const char* text_adapter = "--adapter lora --rank 4 --alpha 4 --lr 0.01 ";
 constexpr const char* attention = "text_model_encoder_layers_1_self_attn_q_proj";
 
 TEST_F(cli_train_text, adapter_of_both__changes_the_text_states_as_merging_does) {
-  const Output out =
-      run_program(train("run", str(adapter, both, "--text-lr 0.02 --steps 3 --save-dtype f32")));
+  const Output out = run_program(
+      train("run", str(text_adapter, both, "--text-lr 0.02 --steps 3 --save-dtype f32")));
   ASSERT_EQ(out.code, 0) << out.text;
   const std::string lora = model("run", 3), merged = folder_ / "merged.safetensors";
   const auto file = io::TensorFile::open(lora);
@@ -110,7 +110,7 @@ TEST_F(cli_train_text, adapter_of_the_text_encoder_alone__has_no_other_layers) {
 }
 
 TEST_F(cli_train_text, adapter_of_both_in_pefts_names__has_what_diffusers_reads) {
-  ASSERT_EQ(run_program(train("p", str(adapter, both, "--steps 1 --names peft"))).code, 0);
+  ASSERT_EQ(run_program(train("p", str(text_adapter, both, "--steps 1 --names peft"))).code, 0);
   const auto peft = io::TensorFile::open(model("p", 1));
   EXPECT_TRUE(
       peft.contains("text_encoder.text_model.encoder.layers.1.self_attn.q_proj.lora_A.weight"));
@@ -151,7 +151,7 @@ TEST_F(cli_train_text, of_two_encoders__both_are_trained_and_numbered) {
     EXPECT_EQ(done.code, 0) << done.text;
     return model(out, 1);
   };
-  const auto lora = io::TensorFile::open(of("lora", str(adapter, both, "--steps 1")));
+  const auto lora = io::TensorFile::open(of("lora", str(text_adapter, both, "--steps 1")));
   for (const std::string prefix : {"lora_te1_", "lora_te2_"})
     EXPECT_TRUE(lora.contains(str(prefix, "text_model_encoder_layers_0_mlp_fc1.alpha"))) << prefix;
   // the first one's last layer is not read

@@ -163,7 +163,7 @@ OpCase weight_gradient(const ConvGeometry& g) {
           exact_dw};
 }
 
-class ConvSizes : public OnBackend, public testing::WithParamInterface<DType> {
+class ConvSizes : public OnBackend, public ::testing::WithParamInterface<DType> {
   void SetUp() override { open("cpu"); }
 
  protected:
@@ -240,7 +240,7 @@ TEST_P(ConvSizes, conv2d__is_exact) { check_all(forward); }
 TEST_P(ConvSizes, conv2d_dx__is_exact) { check_all(input_gradient); }
 TEST_P(ConvSizes, conv2d_dw__is_exact) { check_all(weight_gradient); }
 
-INSTANTIATE_TEST_SUITE_P(cpu, ConvSizes, testing::Values(DType::f32, DType::bf16),
+INSTANTIATE_TEST_SUITE_P(cpu, ConvSizes, ::testing::Values(DType::f32, DType::bf16),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace

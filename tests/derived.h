@@ -1,6 +1,8 @@
 // What the derived tests share: the cases, their inputs, and guarded memory.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,6 +29,10 @@ struct Case {
 };
 
 void PrintTo(const Case& c, std::ostream* out);  // for failures
+
+inline std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
+  return info.param.name();
+}
 
 std::vector<Case> all_cases();  // every op x example that is no bench case
 // x dtype x kernel. Those of the CPU support the case; those of another backend may have no device

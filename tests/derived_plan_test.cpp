@@ -76,7 +76,7 @@ Tensor tensor_from(const RefArray& a, DType dtype) {
   return t;
 }
 
-class Plans : public OnBackend, public testing::WithParamInterface<Case> {
+class Plans : public OnBackend, public ::testing::WithParamInterface<Case> {
   void SetUp() override { open(GetParam().backend, 2); }
 };
 
@@ -116,10 +116,8 @@ std::vector<Case> cases_on(const std::string& backend) {
   return out;
 }
 
-std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name(); }
-
-INSTANTIATE_TEST_SUITE_P(derived, Plans, testing::ValuesIn(cases_on("cpu")), name_of_case);
-INSTANTIATE_TEST_SUITE_P(cuda, Plans, testing::ValuesIn(cases_on("cuda")), name_of_case);
+INSTANTIATE_TEST_SUITE_P(derived, Plans, ::testing::ValuesIn(cases_on("cpu")), name_of_case);
+INSTANTIATE_TEST_SUITE_P(cuda, Plans, ::testing::ValuesIn(cases_on("cuda")), name_of_case);
 
 }  // namespace
 }  // namespace ebb::test

@@ -21,11 +21,9 @@
 namespace ebb::test {
 namespace {
 
-std::string name_of_case(const testing::TestParamInfo<Case>& info) { return info.param.name(); }
-
 // ---- graphs --------------------------------------------------------------------------------
 
-class Ops : public testing::TestWithParam<Case> {};
+class Ops : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Ops, text_reads_back) {
   const auto u = use_of(GetParam());
@@ -57,11 +55,11 @@ TEST(Examples, of_every_op__are_cases_unless_they_are_for_benches) {
       EXPECT_TRUE(e.bench || cases.contains(Case{op, e}.name())) << op->name << "__" << e.label;
 }
 
-INSTANTIATE_TEST_SUITE_P(derived, Ops, testing::ValuesIn(all_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(derived, Ops, ::testing::ValuesIn(all_cases()), name_of_case);
 
 // ---- copies --------------------------------------------------------------------------------
 
-class Copies : public testing::TestWithParam<Case> {};
+class Copies : public ::testing::TestWithParam<Case> {};
 
 // What the form says, of arrays whose shapes differ along `dim` alone.
 std::vector<double> copied(const CopyForm& f, size_t result, std::span<const RefArray> in) {
@@ -96,7 +94,7 @@ std::vector<Case> copy_cases() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(derived, Copies, testing::ValuesIn(copy_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(derived, Copies, ::testing::ValuesIn(copy_cases()), name_of_case);
 
 // ---- gradients -----------------------------------------------------------------------------
 
@@ -126,7 +124,7 @@ void check_direction(const Loss& l, const std::string& name, const RefArray& gra
   EXPECT_NEAR(analytic, numeric, difference_tolerance * (size + 1) + noise) << name;
 }
 
-class Gradients : public testing::TestWithParam<Case> {};
+class Gradients : public ::testing::TestWithParam<Case> {};
 
 // Two directions see every element; single ones, evenly chosen, say where it is wrong. Few of them
 // where the reference takes long.
@@ -171,7 +169,7 @@ std::vector<Case> gradient_cases() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(derived, Gradients, testing::ValuesIn(gradient_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(derived, Gradients, ::testing::ValuesIn(gradient_cases()), name_of_case);
 
 // ---- kernels -------------------------------------------------------------------------------
 
@@ -319,7 +317,7 @@ std::string text_of(const Tune& tune) {
   return out;
 }
 
-class Kernels : public OnBackend, public testing::WithParamInterface<Case> {
+class Kernels : public OnBackend, public ::testing::WithParamInterface<Case> {
  protected:
   void SetUp() override {
     if (GetParam().backend == "cpu") return;
@@ -404,7 +402,7 @@ std::string kind_of(const Signature& s) {
 }
 
 // Some examples are such that sm_90a's GEMMs support them, in both dtypes of its tensor cores.
-class Sm90Examples : public OnBackend, public testing::WithParamInterface<std::string> {
+class Sm90Examples : public OnBackend, public ::testing::WithParamInterface<std::string> {
   void SetUp() override { open("cuda"); }
 
  protected:
@@ -427,14 +425,14 @@ TEST_P(Sm90Examples, reach_the_kernels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(cuda, Sm90Examples,
-                         testing::Values("matmul", "matmul_activated", "matmul_activation_grad",
-                                         "matmul_gated", "matmul_scaled", "matmul_sum",
-                                         "matmul_sum_gated", "matmul_sum_activation_grad", "conv2d",
-                                         "conv2d_sum", "conv2d_dx", "conv2d_dw"),
+                         ::testing::Values("matmul", "matmul_activated", "matmul_activation_grad",
+                                           "matmul_gated", "matmul_scaled", "matmul_sum",
+                                           "matmul_sum_gated", "matmul_sum_activation_grad",
+                                           "conv2d", "conv2d_sum", "conv2d_dx", "conv2d_dw"),
                          [](const auto& info) { return info.param; });
 
-INSTANTIATE_TEST_SUITE_P(derived, Kernels, testing::ValuesIn(kernel_cases("cpu")), name_of_case);
-INSTANTIATE_TEST_SUITE_P(cuda, Kernels, testing::ValuesIn(kernel_cases("cuda")), name_of_case);
+INSTANTIATE_TEST_SUITE_P(derived, Kernels, ::testing::ValuesIn(kernel_cases("cpu")), name_of_case);
+INSTANTIATE_TEST_SUITE_P(cuda, Kernels, ::testing::ValuesIn(kernel_cases("cuda")), name_of_case);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Kernels);
 
 }  // namespace

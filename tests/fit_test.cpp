@@ -52,7 +52,7 @@ Plan toy_plan_in(int64_t bytes) {
 }
 
 // What is computed twice, expressions and blocks.
-int64_t count(const Plan& p) { return p.recomputed().pointwise + p.recomputed().blocks; }
+int64_t recomputed_nodes(const Plan& p) { return p.recomputed().pointwise + p.recomputed().blocks; }
 
 int64_t bytes_of(const Plan& p) { return p.arena_bytes() + p.source_bytes(); }
 
@@ -77,13 +77,13 @@ TEST(fit, sizes__are_met_with_the_least_computed_twice) {
   const int64_t off = bytes_of(toy_plan({}, cpu()));
   const Plan all = toy_plan(parse_recompute("all"), cpu());
   EXPECT_EQ(all.recomputed().blocks, blocks);
-  EXPECT_EQ(count(toy_plan_in(off)), 0);
+  EXPECT_EQ(recomputed_nodes(toy_plan_in(off)), 0);
   int64_t before = 0;
   for (int64_t bytes = off; bytes >= bytes_of(all); bytes -= off / 40) {
     const Plan p = toy_plan_in(bytes);
     EXPECT_LE(bytes_of(p), bytes);
-    EXPECT_GE(count(p), before);
-    before = count(p);
+    EXPECT_GE(recomputed_nodes(p), before);
+    before = recomputed_nodes(p);
   }
   EXPECT_GE(before, blocks / 2);
 }
@@ -98,7 +98,7 @@ TEST(fit, expressions__come_before_blocks) {
 TEST(fit, one_byte_less__takes_one_more) {
   const Plan two = toy_plan_in(bytes_of(toy_plan({}, cpu())) * 8 / 10);
   EXPECT_EQ(toy_plan_in(bytes_of(two)).recomputed(), two.recomputed());
-  EXPECT_EQ(count(toy_plan_in(bytes_of(two) - 1)), count(two) + 1);
+  EXPECT_EQ(recomputed_nodes(toy_plan_in(bytes_of(two) - 1)), recomputed_nodes(two) + 1);
 }
 
 TEST(fit, size_that_is_too_small__is_an_error_that_says_what_is_needed) {
@@ -113,7 +113,7 @@ TEST(fit, auto__uses_the_free_memory_of_the_device) {
     const int64_t free = off * percent / 100 * 10 / 9 + 100;
     const auto device = std::make_shared<testing::FarDevice>(free);
     Plan p = toy_plan(parse_recompute("auto"), {.device = device});
-    EXPECT_EQ(count(p) > 0, percent < 100);
+    EXPECT_EQ(recomputed_nodes(p) > 0, percent < 100);
     EXPECT_LE(bytes_of(p), free);
     p.bind_missing();
     NamedTensors in = step_inputs({.lr = 0.1}, {});

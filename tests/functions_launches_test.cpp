@@ -12,7 +12,7 @@
 namespace ebb::functions {
 namespace {
 
-struct Case {
+struct LaunchCase {
   const char* label;
   const char* function;
   std::vector<Shape> shapes;  // of the operands, bf16; of rank 0: absent
@@ -21,9 +21,9 @@ struct Case {
   double megabytes;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.label; }
+std::ostream& operator<<(std::ostream& out, const LaunchCase& c) { return out << c.label; }
 
-std::vector<Case> norms_and_products() {
+std::vector<LaunchCase> norms_and_products() {
   using T = std::string;
   const Shape none{}, row{1, 4096}, weight{4096};
   const int64_t x_and_weight = 3;
@@ -83,7 +83,7 @@ std::vector<Case> norms_and_products() {
 
 // Queries and keys, each with heads of its own, and their gradients: one launch, and one that
 // writes signs when the function is made.
-std::vector<Case> rotations() {
+std::vector<LaunchCase> rotations() {
   using T = std::string;
   return {{"rotation_of_one_token",
            "qk_rope",
@@ -110,17 +110,17 @@ std::vector<Case> rotations() {
            75.5}};
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all = norms_and_products();
-  for (const Case& c : rotations()) all.push_back(c);
+std::vector<LaunchCase> launch_cases() {
+  std::vector<LaunchCase> all = norms_and_products();
+  for (const LaunchCase& c : rotations()) all.push_back(c);
   return all;
 }
 
-class LaunchesOf : public ::testing::TestWithParam<Case> {};
+class LaunchesOf : public ::testing::TestWithParam<LaunchCase> {};
 
 TEST_P(LaunchesOf, functions__are_as_few_as_they_can_be) {
   if (test::only("cuda").empty()) GTEST_SKIP() << "built without CUDA";
-  const Case& c = GetParam();
+  const LaunchCase& c = GetParam();
   const Function& f = find_function(c.function);
   std::vector<AttributeValue> values;
   for (const Attribute& a : f.attributes) {
@@ -161,7 +161,7 @@ TEST(functions, rotations__read_a_tensor_and_its_partners_once) {
   EXPECT_NE(text.find("swapped=1:1 same=-1,0,-1,-1,-1"), std::string::npos) << text;
 }
 
-INSTANTIATE_TEST_SUITE_P(h200, LaunchesOf, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(h200, LaunchesOf, ::testing::ValuesIn(launch_cases()),
                          [](const auto& info) { return std::string(info.param.label); });
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "nn/ldm_control.h"
 #include "passes/mixed_precision.h"
+#include "support/cpu.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/ldm_case.h"
@@ -18,7 +19,7 @@ double allowed(const nlohmann::json& golden) {
   return std::max(promise, 10 * golden["f64_rel_error"].get<double>());
 }
 
-Context cpu() { return open_context("cpu", {.threads = 2}); }
+using testing::cpu;
 
 class GoldenControl : public ::testing::TestWithParam<std::string> {
  protected:

@@ -11,6 +11,7 @@
 #include "diffusion/solver/path.h"
 #include "diffusion/solver/sampler.h"
 #include "passes/gradients.h"
+#include "support/cpu.h"
 #include "support/golden_case.h"
 #include "support/golden_distance.h"
 
@@ -21,7 +22,7 @@ constexpr double promise = 1e-4;
 const Shape images{2, 16, 16, 3};
 const std::vector<int64_t> classes = {1, 3};
 
-Context cpu() { return open_context("cpu", {.threads = 2}); }
+using testing::cpu;
 
 const nlohmann::json& golden() {
   static const nlohmann::json j = read_golden("diffusion");

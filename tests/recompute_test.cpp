@@ -22,16 +22,14 @@
 #include "passes/simplify.h"
 #include "passes/views.h"
 #include "runtime/plan.h"
+#include "support/graphs.h"
 #include "support/hashed_weights.h"
 #include "train/step.h"
 
 namespace ebb {
 namespace {
 
-int64_t count(const Graph& g, const OpDef& op) {
-  return std::count_if(g.nodes().begin(), g.nodes().end(),
-                       [&](const Node& n) { return n.op == &op; });
-}
+using test::count;
 
 Value gated(Value x, Value h, Value gate) {
   return ops::map({x, h, gate}, [](auto v) { return v[0] + v[1] * v[2]; });
@@ -203,7 +201,7 @@ Graph loss_of(const Case& c, int64_t batch = 8) {
                      .conditions = class_conditions(named.config)});
 }
 
-struct Trained {
+struct Recomputed {
   int64_t arena = 0, bytes = 0;  // bytes: with weights and states
   std::vector<float> numbers;    // losses and norms of gradients
   std::map<std::string, std::vector<float>> kept;
@@ -211,14 +209,14 @@ struct Trained {
 };
 
 // Three steps from hashed weights.
-Trained trained(const Graph& loss, const Recompute& how, DType dtype = DType::f32,
-                const Context& context = open_context("cpu", {.threads = 1})) {
+Recomputed trained(const Graph& loss, const Recompute& how, DType dtype = DType::f32,
+                   const Context& context = open_context("cpu", {.threads = 1})) {
   const train::StepOptions options{.dtype = dtype, .max_norm = 1};
   Plan plan(train::train_step(loss, options), context, {.recompute = how});
   for (const nn::Weight& w : testing::weights_of(loss))
     plan.bind(w.name, testing::hashed_weight(w));
   plan.bind_missing();
-  Trained out{.arena = plan.arena_bytes(), .again = plan.recomputed()};
+  Recomputed out{.arena = plan.arena_bytes(), .again = plan.recomputed()};
   out.bytes = out.arena + plan.source_bytes();
   for (int64_t step = 0; step < 3; ++step) {
     NamedTensors in = train::step_inputs({.step = step, .lr = 1e-3, .ema_decay = 0.5}, options);
@@ -244,8 +242,8 @@ Trained trained(const Graph& loss, const Recompute& how, DType dtype = DType::f3
 TEST(recompute, three_steps_of_networks__are_the_same_bits_in_less_memory) {
   for (const Case& c : cases) {
     const Graph loss = loss_of(c);
-    const Trained off = trained(loss, {}), all = trained(loss, {.kind = Recompute::Kind::all}),
-                  expressions = trained(loss, {.kind = Recompute::Kind::pointwise});
+    const Recomputed off = trained(loss, {}), all = trained(loss, {.kind = Recompute::Kind::all}),
+                     expressions = trained(loss, {.kind = Recompute::Kind::pointwise});
     EXPECT_EQ(all.numbers, off.numbers) << c.model;
     EXPECT_EQ(expressions.numbers, off.numbers) << c.model;
     for (const auto& [name, values] : off.kept) {
@@ -261,8 +259,8 @@ TEST(recompute, three_steps_of_networks__are_the_same_bits_in_less_memory) {
 
 TEST(recompute, bf16_and_some_blocks__are_the_same_bits_too) {
   const Graph loss = loss_of(cases[0]);
-  const Trained off = trained(loss, {}, DType::bf16);
-  const Trained some =
+  const Recomputed off = trained(loss, {}, DType::bf16);
+  const Recomputed some =
       trained(loss, {.kind = Recompute::Kind::fit, .bytes = off.bytes - 1}, DType::bf16);
   EXPECT_EQ(some.numbers, off.numbers);
   EXPECT_EQ(some.kept, off.kept);
@@ -271,7 +269,7 @@ TEST(recompute, bf16_and_some_blocks__are_the_same_bits_too) {
 
 // ---- on a GPU --------------------------------------------------------------------------------
 
-void expect_same_bits(const Trained& a, const Trained& b) {
+void expect_same_bits(const Recomputed& a, const Recomputed& b) {
   EXPECT_EQ(a.numbers, b.numbers);
   for (const auto& [name, values] : a.kept) EXPECT_TRUE(b.kept.at(name) == values) << name;
   EXPECT_GT(a.numbers[1], 0);
@@ -286,9 +284,9 @@ class RecomputeOn : public test::OnBackend, public ::testing::WithParamInterface
 TEST_P(RecomputeOn, fewer_blocks_or_all__are_the_same_bits) {
   const Graph loss = loss_of(GetParam());
   const auto run = [&](const Recompute& r) { return trained(loss, r, DType::bf16, context_); };
-  const Trained all = run({.kind = Recompute::Kind::all});
-  const Trained expressions = run({.kind = Recompute::Kind::pointwise});
-  const Trained some =
+  const Recomputed all = run({.kind = Recompute::Kind::all});
+  const Recomputed expressions = run({.kind = Recompute::Kind::pointwise});
+  const Recomputed some =
       run({.kind = Recompute::Kind::fit, .bytes = (all.bytes + expressions.bytes) / 2});
   EXPECT_GT(some.again.blocks, 0);
   EXPECT_LT(some.again.blocks, all.again.blocks);
@@ -305,8 +303,8 @@ TEST_P(RematerialiseOn, sums_rematerialised_or_kept__are_the_same_bits) {
       "dit_s2", "{image_size=32 width=64 depth=4 heads=1 classes=10 learn_sigma=false}", 1};
   const Graph loss = loss_of(gated, 16);
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Trained kept = trained(loss, {.loss = ""}, dtype, context_);
-    const Trained made = trained(loss, {}, dtype, context_);
+    const Recomputed kept = trained(loss, {.loss = ""}, dtype, context_);
+    const Recomputed made = trained(loss, {}, dtype, context_);
     expect_same_bits(made, kept);
     EXPECT_LT(made.arena, kept.arena);
   }

@@ -26,7 +26,7 @@ Value param(Graph& g, std::string_view name, Shape shape) {
   return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)});
 }
 
-int64_t count(const Graph& g, std::string_view op) {
+int64_t count_named(const Graph& g, std::string_view op) {
   return std::ranges::count_if(g.nodes(), [&](const Node& n) { return n.op->name == op; });
 }
 
@@ -57,14 +57,14 @@ TEST(fold_producers, any_padding_and_factor__same_results_of_smaller_images) {
     Graph g;
     g.output("y", upsampled_conv(g, {"nearest", c.up}, c.weight, {1, c.pad, ""}));
     const Graph low = in_primitives(g), out = fold_producers(low, is_param, all_same_cost_class);
-    EXPECT_EQ(count(out, "resample"), 0);
-    EXPECT_EQ(count(out, "conv2d"), 0);
-    EXPECT_EQ(count(out, "conv2d_dx"), 1);
+    EXPECT_EQ(count_named(out, "resample"), 0);
+    EXPECT_EQ(count_named(out, "conv2d"), 0);
+    EXPECT_EQ(count_named(out, "conv2d_dx"), 1);
     expect_same(low, out);
     // the sums are not part of a step
     const PreparedGraph p = prepare(out, is_param);
-    EXPECT_EQ(count(p.step, "matmul"), 0);
-    EXPECT_EQ(count(p.prepare, "matmul"), 1);
+    EXPECT_EQ(count_named(p.step, "matmul"), 0);
+    EXPECT_EQ(count_named(p.prepare, "matmul"), 1);
   }
 }
 
@@ -75,9 +75,9 @@ TEST(fold_producers, another_reader__keeps_the_larger_images) {
   g.output("y", ops::conv2d(up, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}, ""}));
   g.output("z", up * up);
   const Graph low = in_primitives(g), out = fold_producers(low, is_param, all_same_cost_class);
-  EXPECT_EQ(count(out, "resample"), 1);
-  EXPECT_EQ(count(out, "conv2d"), 0);
-  EXPECT_EQ(count(out, "conv2d_dx"), 1);
+  EXPECT_EQ(count_named(out, "resample"), 1);
+  EXPECT_EQ(count_named(out, "conv2d"), 0);
+  EXPECT_EQ(count_named(out, "conv2d_dx"), 1);
   expect_same(low, out);
 }
 
@@ -121,8 +121,9 @@ TEST(fold_producers, other_convolutions__stay) {
   const auto stays = [](const ops::Resample& how, Shape weight, const ops::Conv2d& conv) {
     Graph g;
     g.output("y", upsampled_conv(g, how, std::move(weight), conv));
-    EXPECT_EQ(count(fold_producers(in_primitives(g), is_param, all_same_cost_class), "conv2d_dx"),
-              0);
+    EXPECT_EQ(
+        count_named(fold_producers(in_primitives(g), is_param, all_same_cost_class), "conv2d_dx"),
+        0);
   };
   const std::vector<int64_t> same{1, 1, 1, 1}, none{0, 0, 0, 0};
   stays({"nearest", 2}, {3, 3, 3, 2}, {2, same, ""});                       // a stride
@@ -133,7 +134,8 @@ TEST(fold_producers, other_convolutions__stay) {
   const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
   const Value w = g.input("w", {DType::f32, {7, 3, 3, 4}});  // would be summed in every step
   g.output("y", ops::conv2d(ops::upsample_nearest2(x), w, {}, {1, same, ""}));
-  EXPECT_EQ(count(fold_producers(in_primitives(g), is_param, all_same_cost_class), "conv2d_dx"), 0);
+  EXPECT_EQ(
+      count_named(fold_producers(in_primitives(g), is_param, all_same_cost_class), "conv2d_dx"), 0);
 }
 
 // The products of a shortcut have no place in a transposed convolution.
@@ -144,7 +146,7 @@ TEST(fold_producers, convolution_with_further_products__stays) {
   const Value w = param(g, "w", {7, 3, 3, 4}), v = param(g, "v", {7, 3});
   g.output("z", g.add1(ops::def::conv2d(),
                        ops::Conv2d{.pad = {1, 1, 1, 1}, .dtype = {}, .products = 2}, {x, w, y, v}));
-  EXPECT_EQ(count(fold_producers(g, is_param, all_same_cost_class), "conv2d_dx"), 0);
+  EXPECT_EQ(count_named(fold_producers(g, is_param, all_same_cost_class), "conv2d_dx"), 0);
 }
 
 Graph with_epilogues(const Graph& g) {
@@ -155,7 +157,7 @@ int64_t shortcuts(const Graph& g) {
     return n.op == &ops::def::conv2d() && n.attrs.as<ops::Conv2d>().products > 1;
   });
 }
-int64_t scaled(const Graph& g) {
+int64_t scaled_rows(const Graph& g) {
   return count_forms(g, ops::def::matmul(), ops::EpilogueForm::Kind::scaled);
 }
 
@@ -184,7 +186,7 @@ TEST(fuse_epilogues_of_weights, matmul_of_concatenated_tensors__reads_them_as_th
   g.output("z", conv + ops::linear(y, param(g, "v", {7, 10}), param(g, "b", {7})));
   const Graph low = in_primitives(g), out = with_epilogues(low);
   EXPECT_EQ(shortcuts(out), 1);
-  EXPECT_EQ(count(out, "concat"), 0);
+  EXPECT_EQ(count_named(out, "concat"), 0);
   expect_same(low, out);
 }
 
@@ -208,8 +210,8 @@ TEST(fuse_epilogues_of_weights, row_of_factors_for_each_image__is_in_the_epilogu
     const Value y = ops::linear(x, param(g, "w", {8, 8}), param(g, "b", {8}));
     g.output("z", x + row * y);
     const Graph low = in_primitives(g), out = with_epilogues(low);
-    EXPECT_EQ(scaled(out), 1);
-    EXPECT_EQ(count(out, "slice") + count(out, "pointwise"), 0);
+    EXPECT_EQ(scaled_rows(out), 1);
+    EXPECT_EQ(count_named(out, "slice") + count_named(out, "pointwise"), 0);
     expect_same(low, out);
   }
 }
@@ -222,7 +224,7 @@ TEST(fuse_epilogues_of_weights, products_that_others_read_and_other_factors__sta
   g.output("read", y);
   g.output("z", x + row * y);
   g.output("channels", x + ops::linear(x, param(g, "v", {8, 8})) * param(g, "scale", {8}));
-  EXPECT_EQ(scaled(with_epilogues(in_primitives(g))), 0);
+  EXPECT_EQ(scaled_rows(with_epilogues(in_primitives(g))), 0);
 }
 
 }  // namespace

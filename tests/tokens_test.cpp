@@ -25,9 +25,9 @@
 namespace ebb::test {
 namespace {
 
-constexpr int64_t text = 16, image = 48, heads = 3, width = 64;
+constexpr int64_t text = 16, image = 48, heads = 3, head_width = 64;
 
-Graph planned(const Graph& g) {
+Graph planned_tokens(const Graph& g) {
   Graph low = common_subexpressions(dead_code(in_primitives(g)));
   low = dead_code(fuse(drop_unused_inputs(hoist_views(low)), {}));
   Graph out = elide_copies(fuse_loops(low, all_supported, false), all_supported);
@@ -39,13 +39,13 @@ Graph planned(const Graph& g) {
 struct Tokens {
   Graph g;
   Value of(const std::string& name, int64_t tokens) {
-    return g.input(name, f32({2, tokens, heads, width}));
+    return g.input(name, f32({2, tokens, heads, head_width}));
   }
   Value norm(const std::string& name, int64_t tokens) {
-    return ops::rms_norm(of(name, tokens), g.input("gamma_" + name, f32({width})), {});
+    return ops::rms_norm(of(name, tokens), g.input("gamma_" + name, f32({head_width})), {});
   }
   Value table(const std::string& name, int64_t tokens) {
-    return g.input(name, f32({tokens, width / 2}));
+    return g.input(name, f32({tokens, head_width / 2}));
   }
   Value rotated(Value x, const std::string& tables) {
     return ops::rope(x, table("cos" + tables, x.shape()[1]), table("sin" + tables, x.shape()[1]));
@@ -61,7 +61,7 @@ TEST(tokens, norms_of_both__are_one_loop_that_writes_the_joint_tensor) {
   const Value k = joined(t.norm("tk", text), t.norm("ik", image));
   const Value v = joined(t.of("tv", text), t.of("iv", image));
   t.g.output("y", ops::attention(q, k, v));
-  const Graph out = planned(t.g);
+  const Graph out = planned_tokens(t.g);
   EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 2) << to_text(out);
   EXPECT_EQ(count(out, ops::def::concat()), 1) << to_text(out);  // of v, which nothing computes
   EXPECT_EQ(count(out, ops::def::pointwise()), 0);
@@ -76,12 +76,12 @@ TEST(tokens, norms_and_rotations_of_both__are_one_loop) {
   apart.g.output("y", joined(apart.rotated(apart.norm("tq", text), "_t"),
                              apart.rotated(apart.norm("iq", image), "_i")));
   for (const Tokens* t : {&together, &apart}) {
-    const Graph out = planned(t->g);
+    const Graph out = planned_tokens(t->g);
     EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1) << to_text(out);
     for (const Node& n : out.nodes())
       if (n.op->name != "reshape") {
         EXPECT_TRUE(is_loop(n, ops::LoopKind::rows) ||
-                    out.type(n.out[0]).shape.numel() < 2 * text * heads * width)
+                    out.type(n.out[0]).shape.numel() < 2 * text * heads * head_width)
             << to_text(out);
       }
     expect_equal(in_primitives(t->g), in_primitives(out));
@@ -93,16 +93,16 @@ TEST(tokens, gradients_of_norms__read_ranges_of_the_joint_gradient) {
   for (const int64_t more : {1, 32}) {
     Graph g;
     const auto of = [&](const std::string& name, int64_t tokens) {
-      return g.input(name, f32({2, more * tokens, 16, width}));
+      return g.input(name, f32({2, more * tokens, 16, head_width}));
     };
     const auto norm = [&](const std::string& name, int64_t tokens) {
-      return ops::rms_norm(of(name, tokens), g.input("gamma_" + name, f32({width})), {});
+      return ops::rms_norm(of(name, tokens), g.input("gamma_" + name, f32({head_width})), {});
     };
     const Value q = joined(norm("tq", text), norm("iq", image));
     const Value y = ops::attention(q, of("k", text + image), of("v", text + image));
     sum_as_loss(g, scaled(y, of("dy", text + image)));
     const std::vector<std::string> wrt = {"tq", "iq", "gamma_tq", "gamma_iq"};
-    const Graph both = dead_code(gradients(g, "loss", wrt)), out = planned(both);
+    const Graph both = dead_code(gradients(g, "loss", wrt)), out = planned_tokens(both);
     if (more == 1)  // few rows, of which reductions of their own make the sums
       expect_equal(in_primitives(both), in_primitives(out));
     else
@@ -117,7 +117,7 @@ TEST(tokens, other_work__is_not_joined) {
   const Value q = joined(twice(t.of("tq", text)), twice(t.of("iq", image)));
   const Value k = joined(t.norm("tk", text), twice(t.of("ik", image)));
   t.g.output("y", ops::attention(q, k, q));
-  EXPECT_EQ(count(planned(t.g), ops::def::concat()), 2);
+  EXPECT_EQ(count(planned_tokens(t.g), ops::def::concat()), 2);
 }
 
 // The launches of an H200, of two images: three projections of each, two loops, the attention, the
@@ -127,12 +127,12 @@ TEST(tokens, plan__launches_one_loop_for_queries_and_one_for_keys) {
   Graph g;
   const auto bf16 = [](Shape s) { return Type{DType::bf16, std::move(s)}; };
   const auto projected = [&](const std::string& name, int64_t tokens) {
-    const Value x = g.input("x_" + name, bf16({2, tokens, heads * width}));
-    const Value w = g.input("w_" + name, bf16({heads * width, heads * width}));
-    return ops::reshape(ops::linear(x, w, {}), {2, tokens, heads, width});
+    const Value x = g.input("x_" + name, bf16({2, tokens, heads * head_width}));
+    const Value w = g.input("w_" + name, bf16({heads * head_width, heads * head_width}));
+    return ops::reshape(ops::linear(x, w, {}), {2, tokens, heads, head_width});
   };
   const auto norm = [&](const std::string& name, int64_t tokens) {
-    return ops::rms_norm(projected(name, tokens), g.input("gamma_" + name, f32({width})), {});
+    return ops::rms_norm(projected(name, tokens), g.input("gamma_" + name, f32({head_width})), {});
   };
   const Value q = joined(norm("tq", text), norm("iq", image));
   const Value k = joined(norm("tk", text), norm("ik", image));

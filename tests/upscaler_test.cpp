@@ -7,16 +7,19 @@
 
 #include "diffusion/solver/run.h"
 #include "io/safetensors.h"
+#include "support/cpu.h"
 #include "support/files.h"
 #include "support/golden_component.h"
 #include "support/golden_distance.h"
+#include "support/numbers.h"
 
 namespace ebb::testing {
 namespace {
 
 using Tensors = std::vector<io::NamedTensor>;
 
-Context cpu() { return open_context("cpu", {.threads = 2}); }
+using testing::cpu;
+using testing::numbers;
 
 Tensors tensors_of(const GoldenComponent& c) {
   Tensors out;
@@ -55,10 +58,6 @@ std::string written(const Folder& folder, const Tensors& tensors) {
 
 Upscaler upscaler_of(const GoldenComponent& c, const UpscaleOptions& options = {}) {
   return {{c.component, c.store()}, cpu(), options};
-}
-
-std::vector<float> numbers(const Tensor& t) {
-  return {t.span<float>().begin(), t.span<float>().end()};
 }
 
 double largest_difference(const Tensor& a, const Tensor& b) {

@@ -10,6 +10,7 @@
 #include "passes/merge_matmuls.h"
 #include "passes/mixed_precision.h"
 #include "runtime/plan.h"
+#include "support/cpu.h"
 #include "support/far_device.h"
 #include "support/files.h"
 #include "support/golden_case.h"
@@ -22,7 +23,7 @@ using testing::error_of;
 using testing::FarDevice;
 using testing::Folder;
 
-Context cpu() { return open_context("cpu", {.threads = 2}); }
+using testing::cpu;
 
 Value param(Graph& g, std::string_view name, Shape shape) {
   return g.source(Source::Kind::param, name, {DType::f32, std::move(shape)});
@@ -183,7 +184,7 @@ struct Network {
   }
 };
 
-std::vector<float> run(Plan& plan) {
+std::vector<float> run_stored(Plan& plan) {
   NamedTensors in;
   for (const Source& s : plan.graph().sources()) {
     if (s.kind != Source::Kind::input) continue;
@@ -212,7 +213,7 @@ TEST_P(StoredNetwork, files_of_every_format__give_the_bits_of_weights_that_were_
       for (const auto& [name, t] : train::load_model_weights(file, n.weights()))
         bound.bind(name, t);
       Plan shared(n.graph(compute), context, {.weights = store});
-      EXPECT_EQ(run(shared), run(bound)) << stored << " in " << compute;
+      EXPECT_EQ(run_stored(shared), run_stored(bound)) << stored << " in " << compute;
     }
   }
 }
@@ -248,12 +249,12 @@ TEST(weight_store, plans_of_other_batches__share_memory_and_copy_nothing) {
   const auto store = train::open_model_weights(n.file(folder, DType::f32), n.weights());
   const auto device = std::make_shared<FarDevice>();
   Plan one(n.graph(DType::bf16, 1), {.device = device}, {.weights = store});
-  run(one);
+  run_stored(one);
   const int64_t held = store->held_bytes(*device), free = device->free_memory();
   Plan two(n.graph(DType::bf16, 3), {.device = device}, {.weights = store});
   EXPECT_NEAR(static_cast<double>(two.missing_bytes() - two.arena_bytes()),
               static_cast<double>(two.source_bytes() - held), 1024);  // padding
-  run(two);
+  run_stored(two);
   EXPECT_EQ(addresses(one), addresses(two));
   EXPECT_EQ(store->held_bytes(*device), held);
   EXPECT_NEAR(static_cast<double>(free - device->free_memory()),
@@ -268,7 +269,7 @@ TEST(weight_store, device__holds_weights_in_the_compute_dtype_only) {
   const auto device = std::make_shared<FarDevice>();
   const int64_t before = device->free_memory();
   Plan plan(n.graph(DType::bf16), {.device = device}, {.weights = store});
-  run(plan);
+  run_stored(plan);
   int64_t in_bf16 = 0, vectors = 0;
   for (const nn::Weight& w : n.weights()) {
     in_bf16 += 2 * w.shape.numel();
@@ -292,14 +293,14 @@ TEST(weight_store, what_no_plan_has__can_be_dropped_and_comes_back) {
   std::vector<float> first;
   {
     Plan plan(n.graph(DType::f32), context, {.weights = store});
-    first = run(plan);
+    first = run_stored(plan);
     store->drop_unused(*device);
     EXPECT_GT(store->held_bytes(*device), 0);
   }
   store->drop_unused(*device);
   EXPECT_EQ(store->held_bytes(*device), 0);
   Plan plan(n.graph(DType::f32), context, {.weights = store});
-  EXPECT_EQ(run(plan), first);
+  EXPECT_EQ(run_stored(plan), first);
 }
 
 TEST(weight_store, f32_files_on_the_host__are_used_where_they_lie) {
@@ -308,7 +309,7 @@ TEST(weight_store, f32_files_on_the_host__are_used_where_they_lie) {
   const auto store = train::open_model_weights(n.file(folder, DType::f32), n.weights());
   const Context context = cpu();
   Plan plan(n.graph(DType::f32), context, {.weights = store});
-  run(plan);
+  run_stored(plan);
   int64_t in_place = 0;
   for (const auto& [name, address] : addresses(plan))
     in_place += address == store->weights().find(name)->second.host.raw();
@@ -325,7 +326,7 @@ TEST(weight_store, f16_files_on_the_host__stay_in_16_bits_in_f32_matmuls) {
   const Context context = cpu();
   Plan plan(n.graph(DType::f32), context, {.weights = store});
   Plan other(n.graph(DType::f32), context, {.weights = wide});
-  const std::vector<float> got = run(plan), want = run(other);
+  const std::vector<float> got = run_stored(plan), want = run_stored(other);
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-2) << i;
   int64_t bytes = 0;
   for (const nn::Weight& w : n.weights()) bytes += Type{DType::f32, w.shape}.bytes();
@@ -338,7 +339,7 @@ TEST(weight_store, too_little_memory__is_the_error_of_plans) {
   const auto store = train::open_model_weights(n.file(folder, DType::f32), n.weights());
   const auto device = std::make_shared<FarDevice>(100'000);
   Plan plan(n.graph(DType::f32), {.device = device}, {.weights = store});
-  const std::string error = error_of([&] { run(plan); });
+  const std::string error = error_of([&] { run_stored(plan); });
   EXPECT_EQ(error.rfind("plan: out of memory: a run needs ", 0), 0u) << error;
   EXPECT_EQ(error_of([&] { plan.check_memory(); }).rfind("plan: out of memory: ", 0), 0u);
 }

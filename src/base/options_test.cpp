@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-struct Some {
+struct SomeOptions {
   int64_t count = 3;
   double share = 0.5;
   bool on = false;
@@ -23,24 +23,24 @@ struct Some {
   }
 };
 
-std::string error_of(const OptionTexts::value_type& text) {
-  return testing::error_of([&] { check_option(describe<Some>(), text, "some"); });
+std::string check_error(const OptionTexts::value_type& text) {
+  return testing::error_of([&] { check_option(describe<SomeOptions>(), text, "some"); });
 }
 
 TEST(options, check__knows_names_and_types) {
   const OptionTexts good = {
       {"count", "-7"}, {"share", "1e-3"}, {"on", "yes"}, {"mode", "any"}, {"weights", "[3,4]"}};
-  for (const auto& text : good) EXPECT_EQ(error_of(text), "") << text.first;
-  EXPECT_NE(error_of({"coumt", "1"}).find("did you mean 'count'?"), std::string::npos);
+  for (const auto& text : good) EXPECT_EQ(check_error(text), "") << text.first;
+  EXPECT_NE(check_error({"coumt", "1"}).find("did you mean 'count'?"), std::string::npos);
   const OptionTexts bad = {{"count", "1.5"}, {"share", "half"}, {"on", "2"}, {"weights", "[a]"}};
   for (const auto& text : bad)
-    EXPECT_NE(error_of(text).find(text.first), std::string::npos) << text.first;
+    EXPECT_NE(check_error(text).find(text.first), std::string::npos) << text.first;
 }
 
 TEST(options, names__may_have_any_case) {
-  const Some s = read_options<Some>({{"Count", "4"}, {"COUNT", "5"}}, "some");
+  const SomeOptions s = read_options<SomeOptions>({{"Count", "4"}, {"COUNT", "5"}}, "some");
   EXPECT_EQ(s.count, 5);  // the last one, as of equal names
-  EXPECT_EQ(error_of({"SHARE", "0.25"}), "");
+  EXPECT_EQ(check_error({"SHARE", "0.25"}), "");
   testing::expect_error([] { parse_options("on=1,On=0", "some"); },
                         "option 'On' is given twice ('1', then '0')");
 }
@@ -54,7 +54,7 @@ TEST(options, parse__lets_values_hold_commas) {
 }
 
 TEST(options, with_defaults__shows_those_of_a_name) {
-  const auto options = with_defaults(describe<Some>(), {{"share", "0.25"}, {"count", "+4"}});
+  const auto options = with_defaults(describe<SomeOptions>(), {{"share", "0.25"}, {"count", "+4"}});
   EXPECT_EQ(options[0].value, "4");
   EXPECT_EQ(options[1].value, "0.25");
   EXPECT_EQ(std::get<double>(options[1].typed), 0.25);

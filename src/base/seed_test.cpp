@@ -8,7 +8,7 @@
 namespace ebb {
 namespace {
 
-struct Some {
+struct Seeded {
   Seed seed = 7;
   void fields(auto&& f) { f("seed", seed); }
 };
@@ -48,10 +48,10 @@ TEST(seed, less_1__draws_one_where_that_is_allowed) {
 }
 
 TEST(seed, json__is_a_number) {
-  Some some{.seed = UINT64_MAX};
+  Seeded some{.seed = UINT64_MAX};
   const std::string text = fields_json(fields_of(some));
   EXPECT_EQ(text, "{\n  \"seed\": 18446744073709551615\n}");
-  Some back;
+  Seeded back;
   set_fields_json(fields_of(back), text, "some");
   EXPECT_EQ(uint64_t{back.seed}, UINT64_MAX);
   for (const char* wrong : {R"({"seed": -1})", R"({"seed": "1"})", R"({"seed": 1.5})"})

@@ -76,6 +76,13 @@ void append_utf8(std::string& out, char32_t c) {
   put(0x80 | (c & 0x3F));
 }
 
+std::string to_utf8(std::u32string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (const char32_t c : text) append_utf8(out, c);
+  return out;
+}
+
 std::u32string decode_utf8(std::string_view text) {
   std::u32string out;
   out.reserve(text.size());

@@ -14,6 +14,8 @@ bool valid_utf8(std::string_view text);
 
 void append_utf8(std::string& out, char32_t c);
 
+std::string to_utf8(std::u32string_view text);
+
 // The code points. What is not well-formed becomes U+FFFD, one for each maximal part of a sequence
 // (table 3-8), as Python's errors="replace" and web browsers do.
 std::u32string decode_utf8(std::string_view text);

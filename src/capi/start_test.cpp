@@ -14,18 +14,18 @@ using testing::expect_ok;
 using testing::Handle;
 using testing::levels_of;
 
-constexpr size_t size = 4;
+constexpr size_t length = 4;
 
 struct Seen {
   std::vector<double> sigmas;
   std::vector<std::vector<float>> inputs;
 };
 
-int toy(void* user, const float* x, double sigma, float* denoised, float*) {
+int recording_toy(void* user, const float* x, double sigma, float* denoised, float*) {
   auto& seen = *static_cast<Seen*>(user);
   seen.sigmas.push_back(sigma);
-  seen.inputs.emplace_back(x, x + size);
-  for (size_t i = 0; i < size; ++i)
+  seen.inputs.emplace_back(x, x + length);
+  for (size_t i = 0; i < length; ++i)
     denoised[i] = static_cast<float>(testing::Mixture{}.denoise(static_cast<double>(x[i]), sigma));
   return 0;
 }
@@ -33,30 +33,31 @@ int toy(void* user, const float* x, double sigma, float* denoised, float*) {
 TEST(c_api, inpaint__restores_known_regions_and_changes_no_other) {
   Handle h("euler");
   expect_ok(ebb_sampler_set_schedule(h.s, "karras", 8));
-  float plain[size], x[size];
+  float plain[length], x[length];
   Seen seen;
-  expect_ok(ebb_sampler_start(h.s, nullptr, 1, size, x));
-  std::copy(x, x + size, plain);
-  expect_ok(ebb_sampler_run(h.s, plain, 1, size, toy, &seen));
-  const float data[size] = {3, 4, 5, 6}, mask[size] = {0, 1, 1, 0};
-  const ebb_inpaint how{.count = size, .data = data, .mask = mask, .input = 1, .output = 1};
+  expect_ok(ebb_sampler_start(h.s, nullptr, 1, length, x));
+  std::copy(x, x + length, plain);
+  expect_ok(ebb_sampler_run(h.s, plain, 1, length, recording_toy, &seen));
+  const float data[length] = {3, 4, 5, 6}, mask[length] = {0, 1, 1, 0};
+  const ebb_inpaint how{.count = length, .data = data, .mask = mask, .input = 1, .output = 1};
   expect_ok(ebb_sampler_set_inpaint(h.s, &how));
   const float first = x[0] / static_cast<float>(levels_of(h)[0]);
-  expect_ok(ebb_sampler_run(h.s, x, 1, size, toy, &seen));
-  for (size_t i = 0; i < size; ++i) EXPECT_EQ(x[i], mask[i] == 0 ? data[i] : plain[i]);
+  expect_ok(ebb_sampler_run(h.s, x, 1, length, recording_toy, &seen));
+  for (size_t i = 0; i < length; ++i) EXPECT_EQ(x[i], mask[i] == 0 ? data[i] : plain[i]);
   // The network saw the known part with the start's noise.
   for (size_t k = 8; k < 16; ++k)
     EXPECT_NEAR(seen.inputs[k][0], 3 + seen.sigmas[k] * static_cast<double>(first), 1e-4);
-  expect_error(ebb_sampler_run(h.s, x, 1, size - 1, toy, &seen), "the data have 4 values");
+  expect_error(ebb_sampler_run(h.s, x, 1, length - 1, recording_toy, &seen),
+               "the data have 4 values");
   expect_ok(ebb_sampler_set_inpaint(h.s, nullptr));
-  expect_ok(ebb_sampler_start(h.s, nullptr, 1, size, x));
-  expect_ok(ebb_sampler_run(h.s, x, 1, size, toy, &seen));
+  expect_ok(ebb_sampler_start(h.s, nullptr, 1, length, x));
+  expect_ok(ebb_sampler_run(h.s, x, 1, length, recording_toy, &seen));
   EXPECT_EQ(x[0], plain[0]);
 }
 
 TEST(c_api, inpaint__is_where_the_dialect_has_it) {
-  const float data[size] = {3, 4, 5, 6}, mask[size] = {0, 1, 1, 0};
-  const ebb_inpaint how{.count = size, .data = data, .mask = mask};
+  const float data[length] = {3, 4, 5, 6}, mask[length] = {0, 1, 1, 0};
+  const ebb_inpaint how{.count = length, .data = data, .mask = mask};
   const std::pair<const char*, bool> sees_known[] = {
       {"comfy", true}, {"diffusers", true}, {"a1111", false}, {"sdcpp", false}};
   for (const auto& [dialect, input] : sees_known) {
@@ -64,9 +65,9 @@ TEST(c_api, inpaint__is_where_the_dialect_has_it) {
     expect_ok(ebb_sampler_configure(h.s, "dialect", dialect));
     expect_ok(ebb_sampler_set_schedule(h.s, "karras", 8));
     expect_ok(ebb_sampler_set_inpaint(h.s, &how));
-    float x[size] = {9, 9, 9, 9};
+    float x[length] = {9, 9, 9, 9};
     Seen seen;
-    expect_ok(ebb_sampler_run(h.s, x, 1, size, toy, &seen));
+    expect_ok(ebb_sampler_run(h.s, x, 1, length, recording_toy, &seen));
     EXPECT_EQ(x[0], 3) << dialect;
     EXPECT_EQ(x[3], 6) << dialect;
     // What the network sees at first: x as it is, or known parts.
@@ -77,16 +78,16 @@ TEST(c_api, inpaint__is_where_the_dialect_has_it) {
 
 // diffusers' pipelines round masks; others mix.
 TEST(c_api, soft_masks__are_rounded_where_the_program_does) {
-  const float data[size] = {3, 4, 5, 6}, mask[size] = {0.3F, 0.7F, 0, 1}, noise[size] = {};
-  const ebb_inpaint how{.count = size, .data = data, .mask = mask, .noise = noise};
+  const float data[length] = {3, 4, 5, 6}, mask[length] = {0.3F, 0.7F, 0, 1}, noise[length] = {};
+  const ebb_inpaint how{.count = length, .data = data, .mask = mask, .noise = noise};
   const auto end = [&](const char* dialect) {
     Handle h("euler");
     expect_ok(ebb_sampler_configure(h.s, "dialect", dialect));
     expect_ok(ebb_sampler_set_schedule(h.s, "karras", 8));
     expect_ok(ebb_sampler_set_inpaint(h.s, &how));
-    std::vector<float> x(size, 9);
+    std::vector<float> x(length, 9);
     Seen seen;
-    expect_ok(ebb_sampler_run(h.s, x.data(), 1, size, toy, &seen));
+    expect_ok(ebb_sampler_run(h.s, x.data(), 1, length, recording_toy, &seen));
     return x;
   };
   const std::vector<float> rounded = end("diffusers"), mixed = end("a1111");
@@ -97,11 +98,11 @@ TEST(c_api, soft_masks__are_rounded_where_the_program_does) {
 
 // Parts that were opened half way are not closed again at the end.
 TEST(c_api, differential_masks__are_restored_only_where_all_is_known) {
-  const float data[size] = {7, 7, 7, 7}, mask[size] = {1, 0.5F, 0.25F, 0}, noise[size] = {};
+  const float data[length] = {7, 7, 7, 7}, mask[length] = {1, 0.5F, 0.25F, 0}, noise[length] = {};
   const auto end = [&](int at_end) {
     Handle h("euler");
     expect_ok(ebb_sampler_set_schedule(h.s, "karras", 8));
-    const ebb_inpaint how{.count = size,
+    const ebb_inpaint how{.count = length,
                           .data = data,
                           .mask = mask,
                           .noise = noise,
@@ -109,9 +110,9 @@ TEST(c_api, differential_masks__are_restored_only_where_all_is_known) {
                           .end = at_end,
                           .differential = 1};
     expect_ok(ebb_sampler_set_inpaint(h.s, &how));
-    std::vector<float> x(size, 2);
+    std::vector<float> x(length, 2);
     Seen seen;
-    expect_ok(ebb_sampler_run(h.s, x.data(), 1, size, toy, &seen));
+    expect_ok(ebb_sampler_run(h.s, x.data(), 1, length, recording_toy, &seen));
     return x;
   };
   const std::vector<float> open = end(0), put_back = end(1);
@@ -135,15 +136,15 @@ TEST(c_api, differential_masks__open_when_their_fraction_of_the_time_is_left) {
   expect_ok(ebb_sampler_configure(h.s, "space", "flow"));
   const double sigmas[] = {1, 0.8, 0.6, 0.4, 0.2, 0};
   expect_ok(ebb_sampler_set_sigmas(h.s, sigmas, 6));
-  const float data[size] = {7, 7, 7, 7}, mask[size] = {1, 0.5F, 0.25F, 0}, noise[size] = {};
+  const float data[length] = {7, 7, 7, 7}, mask[length] = {1, 0.5F, 0.25F, 0}, noise[length] = {};
   const ebb_inpaint how{
-      .count = size, .data = data, .mask = mask, .noise = noise, .input = 1, .differential = 1};
+      .count = length, .data = data, .mask = mask, .noise = noise, .input = 1, .differential = 1};
   expect_ok(ebb_sampler_set_inpaint(h.s, &how));
-  float x[size] = {0.5F, 0.5F, 0.5F, 0.5F};
+  float x[length] = {0.5F, 0.5F, 0.5F, 0.5F};
   Seen seen;
-  expect_ok(ebb_sampler_run(h.s, x, 1, size, toy, &seen));
+  expect_ok(ebb_sampler_run(h.s, x, 1, length, recording_toy, &seen));
   for (size_t k = 0; k < 5; ++k)
-    for (size_t i = 0; i < size; ++i) {
+    for (size_t i = 0; i < length; ++i) {
       const float known = static_cast<float>(7 * (1 - sigmas[k]));
       EXPECT_EQ(seen.inputs[k][i] == known, static_cast<double>(mask[i]) < sigmas[k] - 1e-3)
           << sigmas[k] << " " << i;
@@ -180,21 +181,21 @@ TEST(c_api, two_stretches__are_one_run) {
     Handle h("euler");
     expect_ok(ebb_sampler_configure(h.s, "space", space));
     expect_ok(ebb_sampler_set_schedule(h.s, "simple", 6));
-    float x[size] = {0.5F, -0.25F, 1, 2}, whole[size] = {0.5F, -0.25F, 1, 2};
+    float x[length] = {0.5F, -0.25F, 1, 2}, whole[length] = {0.5F, -0.25F, 1, 2};
     Seen seen;
-    expect_ok(ebb_sampler_run(h.s, whole, 1, size, toy, &seen));
+    expect_ok(ebb_sampler_run(h.s, whole, 1, length, recording_toy, &seen));
     expect_ok(ebb_sampler_set_schedule_option(h.s, "end_at_step", "4"));
-    expect_ok(ebb_sampler_run(h.s, x, 1, size, toy, &seen));
+    expect_ok(ebb_sampler_run(h.s, x, 1, length, recording_toy, &seen));
     const double sigma = levels_of(h).back();
     const float held = x[0];
-    expect_ok(ebb_sampler_finish(h.s, sigma, size, x));
+    expect_ok(ebb_sampler_finish(h.s, sigma, length, x));
     const double alpha = std::string(space) == "flow" ? 1 - sigma : 1;
     EXPECT_FLOAT_EQ(x[0], static_cast<float>(static_cast<double>(held) / alpha));
     for (float& v : x) v = static_cast<float>(static_cast<double>(v) * alpha);
     expect_ok(ebb_sampler_set_schedule(h.s, "simple", 6));
     expect_ok(ebb_sampler_set_schedule_option(h.s, "start_at_step", "4"));
-    expect_ok(ebb_sampler_run(h.s, x, 1, size, toy, &seen));
-    for (size_t i = 0; i < size; ++i) EXPECT_NEAR(x[i], whole[i], 1e-6) << space;
+    expect_ok(ebb_sampler_run(h.s, x, 1, length, recording_toy, &seen));
+    for (size_t i = 0; i < length; ++i) EXPECT_NEAR(x[i], whole[i], 1e-6) << space;
   }
 }
 

@@ -13,6 +13,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
+#include "support/cpu.h"
 #include "support/far_device.h"
 #include "support/files.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 using testing::expect_error;
 
-Context cpu() { return open_context("cpu", {.threads = 2}); }
+using testing::cpu;
 
 Value per_image(Value v) { return ops::cast(ops::reshape(v, {v.shape()[0], 1, 1, 1}), DType::f32); }
 

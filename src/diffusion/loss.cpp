@@ -101,11 +101,11 @@ namespace {
 
 // Per image, [N,1,1,1]: the network's input is from_data * images + from_noise * noise, its target
 // target_data * images + target_noise * noise.
-struct Factors {
+struct LossFactors {
   Value from_data, from_noise, target_data, target_noise, weight, out;
 };
 
-Factors factors(const Precond& precond, Value sigma) {
+LossFactors factors(const Precond& precond, Value sigma) {
   const DiffusionConfig& c = precond.config();
   const Scalar s = Scalar::input(0);
   const PrecondExpressions f = precond.expressions(s);
@@ -188,7 +188,7 @@ Scalar decoder_nll(const Scalar& x, const Scalar& distance, const Scalar& log_st
 
 // L_t of every timestep t in bits: the divergence between q(x_{t-1} | x_t, x_0) and the model's
 // normal distribution, at t = 0 the likelihood of the image. The mean is taken as given.
-Value bound(const Precond& precond, const NoisyImages& in, const Output& f, const Factors& k) {
+Value bound(const Precond& precond, const NoisyImages& in, const Output& f, const LossFactors& k) {
   const Value rows = bound_rows(precond, in.level.timestep);
   const Value mean = ops::stop_gradient(f.mean);
   // The model's mean minus the true one.
@@ -214,7 +214,7 @@ LossTerms denoising_loss(const Precond& precond, const nn::Network& network, con
   const DiffusionConfig& c = precond.config();
   require(in.images.shape().rank() == 4 && in.noise.shape() == in.images.shape(),
           "loss: needs images and noise [N,H,W,C]  got ", in.images.type(), ", ", in.noise.type());
-  const Factors k = factors(precond, in.level.sigma);
+  const LossFactors k = factors(precond, in.level.sigma);
   const Value x = ops::map({in.images, in.noise, k.from_data, k.from_noise},
                            [](auto v) { return v[0] * v[2] + v[1] * v[3]; });
   const Output f = call_network(

@@ -13,6 +13,7 @@
 #include "passes/gradients.h"
 #include "passes/mixed_precision.h"
 #include "runtime/plan.h"
+#include "support/cpu.h"
 #include "support/files.h"
 #include "support/golden_file.h"
 #include "support/hashed_weights.h"
@@ -26,7 +27,7 @@ using testing::hashed_input;
 
 nlohmann::json golden() { return testing::read_golden("diffusion"); }
 
-Context cpu() { return open_context("cpu", {.threads = 2}); }
+using testing::cpu;
 
 // The hashed inputs of the golden losses.
 Tensor golden_x0() {

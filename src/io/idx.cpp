@@ -13,9 +13,9 @@ namespace {
 constexpr int64_t data_limit = int64_t{8} << 30;  // bytes
 
 // The file's bytes in order, inflated if it is gzipped.
-class Bytes {
+class Input {
  public:
-  explicit Bytes(const std::string& path)
+  explicit Input(const std::string& path)
       : file_(ReadFile::open(path, "idx")), chunk_(size_t{1} << 16) {
     std::array<uint8_t, 2> magic{};
     if (file_.size() >= 2) file_.read(0, magic);
@@ -23,11 +23,11 @@ class Bytes {
     // 16: a gzip wrapper, checked with its CRC.
     if (zipped_) require(inflateInit2(&z_, 16 + MAX_WBITS) == Z_OK, "idx: zlib does not start");
   }
-  ~Bytes() {
+  ~Input() {
     if (zipped_) inflateEnd(&z_);
   }
-  Bytes(const Bytes&) = delete;
-  Bytes& operator=(const Bytes&) = delete;
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
 
   // Fills `out`; returns how many bytes there were.
   size_t read(std::span<uint8_t> out) {
@@ -72,7 +72,7 @@ class Bytes {
   z_stream z_{};
 };
 
-Shape read_shape(Bytes& in, const std::string& path) {
+Shape read_shape(Input& in, const std::string& path) {
   std::array<uint8_t, 4> magic{};
   require(in.read(magic) == 4, "idx: header is cut short  ", path);
   require(magic[0] == 0 && magic[1] == 0, "idx: must start with two zero bytes (", int{magic[0]},
@@ -98,7 +98,7 @@ Shape read_shape(Bytes& in, const std::string& path) {
 }  // namespace
 
 Tensor read_idx(const std::string& path) {
-  Bytes in(path);
+  Input in(path);
   const Shape shape = read_shape(in, path);
   // Grown as the data comes: a short file that claims gigabytes must not get them.
   std::vector<uint8_t> data;
@@ -116,7 +116,7 @@ Tensor read_idx(const std::string& path) {
 
 bool is_idx(const std::string& path, int64_t rank) {
   std::array<uint8_t, 4> magic{};
-  Bytes in(path);
+  Input in(path);
   return in.read(magic) == 4 && magic[0] == 0 && magic[1] == 0 && magic[2] == 8 && magic[3] == rank;
 }
 

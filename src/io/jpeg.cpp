@@ -16,9 +16,9 @@ namespace {
 // A hostile progressive file can have any number of scans over the whole picture.
 constexpr int scan_limit = 100;
 
-class Reader {
+class JpegReader {
  public:
-  explicit Reader(const std::string& name) : name_(name) {
+  explicit JpegReader(const std::string& name) : name_(name) {
     d_.err = jpeg_std_error(&errors_);
     errors_.error_exit = on_error;
     errors_.emit_message = on_message;
@@ -28,9 +28,9 @@ class Reader {
     check(try_create());
     d_.progress = &progress_;
   }
-  ~Reader() { jpeg_destroy_decompress(&d_); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
+  ~JpegReader() { jpeg_destroy_decompress(&d_); }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
 
   void read_header(std::span<const uint8_t> bytes) {
     check(try_header(bytes.data(), bytes.size()));
@@ -77,7 +77,7 @@ class Reader {
     }
   }
 
-  static Reader* self(j_common_ptr d) { return static_cast<Reader*>(d->client_data); }
+  static JpegReader* self(j_common_ptr d) { return static_cast<JpegReader*>(d->client_data); }
 
   [[noreturn]] static void on_error(j_common_ptr d) {
     d->err->format_message(d, self(d)->text_);
@@ -155,7 +155,7 @@ Tensor cmyk_to_rgb(const Tensor& cmyk, bool inverted) {
 
 DecodedImage decode_jpeg(std::span<const uint8_t> bytes, const std::string& name,
                          const ImageLimits& limits) {
-  Reader reader(name);
+  JpegReader reader(name);
   reader.read_header(bytes);
   check_image_size(reader.height(), reader.width(), name, limits);
   const ImageMetadata metadata = reader.metadata();  // gone with the last row
@@ -166,7 +166,7 @@ DecodedImage decode_jpeg(std::span<const uint8_t> bytes, const std::string& name
 
 ImageMetadata jpeg_metadata(std::span<const uint8_t> bytes, const std::string& name) {
   constexpr uint8_t end[] = {0xff, 0xd9};
-  Reader reader(name);
+  JpegReader reader(name);
   reader.read_header(bytes);
   // Segments in front of the pixels may hold pictures of their own, with ends of theirs.
   const auto pixels = bytes.subspan(bytes.size() - reader.unread());

@@ -21,24 +21,24 @@ struct Picture {
   int quality = 0;
 };
 
-class Writer {
+class JpegWriter {
  public:
-  Writer() {
+  JpegWriter() {
     c_.err = jpeg_std_error(&errors_);
     errors_.error_exit = [](j_common_ptr c) {
-      auto* self = static_cast<Writer*>(c->client_data);
+      auto* self = static_cast<JpegWriter*>(c->client_data);
       c->err->format_message(c, self->text_);
       std::longjmp(self->jump_, 1);
     };
     errors_.output_message = [](j_common_ptr) {};
     c_.client_data = this;
   }
-  ~Writer() {
+  ~JpegWriter() {
     jpeg_destroy_compress(&c_);
     std::free(bytes_);  // libjpeg takes it by malloc
   }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
+  JpegWriter(const JpegWriter&) = delete;
+  JpegWriter& operator=(const JpegWriter&) = delete;
 
   std::vector<uint8_t> write(const Picture& p) {
     require(try_write(p), "image: cannot encode JPEG (", text_, ")");
@@ -88,12 +88,12 @@ std::vector<uint8_t> encode_jpeg(const Tensor& image, std::span<const uint8_t> e
               s[0] <= jpeg_side && s[1] <= jpeg_side && (s[2] == 1 || s[2] == 3),
           "image: a JPEG must be u8[H,W,C] with C 1 or 3 and sides of 1 to ", jpeg_side, "  ",
           image.type());
-  return Writer().write({.height = s[0],
-                         .width = s[1],
-                         .channels = s[2],
-                         .pixels = image.span<uint8_t>().data(),
-                         .exif = exif,
-                         .quality = quality});
+  return JpegWriter().write({.height = s[0],
+                             .width = s[1],
+                             .channels = s[2],
+                             .pixels = image.span<uint8_t>().data(),
+                             .exif = exif,
+                             .quality = quality});
 }
 
 }  // namespace ebb::io

@@ -79,9 +79,9 @@ std::vector<uint8_t> chunk(std::span<const uint8_t> bytes, const char* type) {
   return {};
 }
 
-class Reader {
+class PngReader {
  public:
-  Reader(std::span<const uint8_t> bytes, const std::string& name) : name_(name) {
+  PngReader(std::span<const uint8_t> bytes, const std::string& name) : name_(name) {
     check_chunks(bytes, name);
     stream_.in = bytes;
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &stream_, on_error, on_warning);
@@ -95,9 +95,9 @@ class Reader {
     png_set_chunk_malloc_max(png_, 16 << 20);
     png_set_chunk_cache_max(png_, 1000);
   }
-  ~Reader() { png_destroy_read_struct(&png_, &info_, nullptr); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
+  ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
 
   // Reads up to the pixels.
   void read_info() { check(try_info()); }
@@ -197,12 +197,12 @@ std::string latin1_to_utf8(std::string_view text) {
 
 // ---- writing ----
 
-struct Writer {
+struct PngWriter {
   Stream stream;
   std::vector<uint8_t> bytes;
   png_structp png = nullptr;
   png_infop info = nullptr;
-  ~Writer() { png_destroy_write_struct(&png, &info); }
+  ~PngWriter() { png_destroy_write_struct(&png, &info); }
 };
 
 struct PngPicture {
@@ -213,7 +213,7 @@ struct PngPicture {
   int text_count = 0;
 };
 
-bool try_write(Writer& w, const PngPicture& p) {
+bool try_write(PngWriter& w, const PngPicture& p) {
   if (setjmp(png_jmpbuf(w.png))) return false;
   png_set_IHDR(w.png, w.info, p.width, p.height, 8, p.colour_type, PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
@@ -253,7 +253,7 @@ std::vector<png_text_struct> text_chunks(const std::map<std::string, std::string
 
 DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
                         const ImageLimits& limits) {
-  Reader reader(bytes, name);
+  PngReader reader(bytes, name);
   reader.read_info();
   const int64_t h = reader.height(), w = reader.width();
   check_image_size(h, w, name, limits);
@@ -271,7 +271,7 @@ DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
 
 std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
                                             const std::string& name) {
-  Reader reader(bytes, name);
+  PngReader reader(bytes, name);
   reader.read_info();
   check_image_size(reader.height(), reader.width(), name, ImageLimits{});
   reader.skip_rows();
@@ -296,7 +296,7 @@ std::vector<uint8_t> encode_png(const Tensor& image,
   for (int64_t y = 0; y < s[0]; ++y)
     rows[static_cast<size_t>(y)] = image.span<uint8_t>().data() + y * s[1] * s[2];
   std::vector<png_text_struct> texts = text_chunks(text);
-  Writer w;
+  PngWriter w;
   w.stream.out = &w.bytes;
   w.png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &w.stream, on_error, on_warning);
   w.info = w.png ? png_create_info_struct(w.png) : nullptr;

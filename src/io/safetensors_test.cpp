@@ -37,7 +37,7 @@ std::span<const uint8_t> as_bytes(const std::string& s) {
 }
 
 // The error for a malformed file; "" if it is accepted.
-std::string error_of(const std::string& text) {
+std::string error_of_text(const std::string& text) {
   return ebb::testing::error_of([&] { TensorFile::from_bytes(as_bytes(text), "bad.safetensors"); });
 }
 
@@ -144,8 +144,8 @@ TEST(safetensors, missing_name__suggests_the_nearest) {
 }
 
 TEST(safetensors, no_tensors__is_legal) {
-  EXPECT_EQ(error_of(file_text("{}", 0)), "");
-  EXPECT_EQ(error_of(file_text("{\"__metadata__\":{}}", 0)), "");
+  EXPECT_EQ(error_of_text(file_text("{}", 0)), "");
+  EXPECT_EQ(error_of_text(file_text("{\"__metadata__\":{}}", 0)), "");
 }
 
 TEST(safetensors, escaped_names__are_decoded) {
@@ -267,7 +267,7 @@ void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.name; }
 class safetensors_refuses : public ::testing::TestWithParam<Bad> {};
 
 TEST_P(safetensors_refuses, malformed_file__names_rule_and_file) {
-  const std::string error = error_of(GetParam().text);
+  const std::string error = error_of_text(GetParam().text);
   EXPECT_NE(error.find(GetParam().error), std::string::npos) << "'" << error << "'";
   EXPECT_TRUE(error.starts_with("safetensors: ")) << error;
   EXPECT_NE(error.find("bad.safetensors"), std::string::npos) << error;
@@ -280,8 +280,8 @@ TEST(safetensors, header_cut_anywhere__is_an_error) {
   const std::string json =
       "{\"__metadata__\":{\"k\":\"v\\u00e9\"},\"a\":" + entry("U8", "[2,1]", "[0,2]") + "}";
   for (size_t n = 0; n < json.size(); ++n)
-    EXPECT_NE(error_of(file_text(json.substr(0, n), 2)), "") << n;
-  EXPECT_EQ(error_of(file_text(json, 2)), "");
+    EXPECT_NE(error_of_text(file_text(json.substr(0, n), 2)), "") << n;
+  EXPECT_EQ(error_of_text(file_text(json, 2)), "");
 }
 
 TEST(safetensors, other_formats__are_called_by_their_name) {
@@ -304,7 +304,7 @@ TEST(safetensors, million_tensors_and_one__is_an_error) {
   for (int i = 0; i <= 1'000'000; ++i)
     json += (i ? ",\"" : "\"") + std::to_string(i) +
             R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  const std::string error = error_of(file_text(json + "}", 0));
+  const std::string error = error_of_text(file_text(json + "}", 0));
   EXPECT_NE(error.find("at most 1000000"), std::string::npos) << error;
 }
 

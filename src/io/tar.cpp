@@ -27,9 +27,9 @@ std::string text_of(const Block& b, Range r) {
   return {from, std::find(from, from + r.size, '\0')};
 }
 
-class Reader {
+class TarReader {
  public:
-  explicit Reader(const ReadFile& archive) : archive_(archive) {}
+  explicit TarReader(const ReadFile& archive) : archive_(archive) {}
 
   std::vector<TarMember> members() {
     while (next()) {
@@ -147,6 +147,6 @@ class Reader {
 
 }  // namespace
 
-std::vector<TarMember> tar_members(const ReadFile& archive) { return Reader(archive).members(); }
+std::vector<TarMember> tar_members(const ReadFile& archive) { return TarReader(archive).members(); }
 
 }  // namespace ebb::io

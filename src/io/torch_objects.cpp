@@ -30,10 +30,10 @@ std::string_view callable_of(const Pickle& p, const PickleNode& n) {
   return n.kind == Kind::call ? std::string_view(p[n.items[0]].text) : std::string_view();
 }
 
-class Reader {
+class ObjectReader {
  public:
-  Reader(const Pickle& p, const TorchStorages& storages, const std::string& file,
-         const TensorFileOptions& options)
+  ObjectReader(const Pickle& p, const TorchStorages& storages, const std::string& file,
+               const TensorFileOptions& options)
       : p_(p), storages_(storages), file_(file), options_(options) {}
 
   TensorHeader read() {
@@ -285,7 +285,7 @@ TorchStorage torch_storage(const Pickle& p, const PickleNode& id, const std::str
 
 TensorHeader torch_tensors(const Pickle& pickle, const TorchStorages& storages,
                            const std::string& file, const TensorFileOptions& options) {
-  return Reader(pickle, storages, file, options).read();
+  return ObjectReader(pickle, storages, file, options).read();
 }
 
 }  // namespace ebb::io

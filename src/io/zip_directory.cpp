@@ -35,9 +35,9 @@ struct Directory {
   uint64_t entries = 0, begin = 0, size = 0;
 };
 
-class Reader {
+class DirectoryReader {
  public:
-  explicit Reader(const ReadFile& file) : file_(file) {}
+  explicit DirectoryReader(const ReadFile& file) : file_(file) {}
 
   std::vector<ZipEntry> read() {
     const Directory d = directory();
@@ -174,6 +174,8 @@ class Reader {
 
 }  // namespace
 
-std::vector<ZipEntry> read_zip_directory(const ReadFile& file) { return Reader(file).read(); }
+std::vector<ZipEntry> read_zip_directory(const ReadFile& file) {
+  return DirectoryReader(file).read();
+}
 
 }  // namespace ebb::io

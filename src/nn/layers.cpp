@@ -5,13 +5,13 @@
 namespace ebb::nn {
 namespace {
 
-struct Weights {
+struct LinearWeights {
   Value weight, bias;
 };
 
 // `qkv_interleave`: of q, k and v in files, as WeightSpec has it.
-Weights linear_weights(const Params& p, const Shape& shape, const Linear& a,
-                       int64_t qkv_interleave = 1) {
+LinearWeights linear_weights(const Params& p, const Shape& shape, const Linear& a,
+                             int64_t qkv_interleave = 1) {
   const int64_t out = shape[0], in = shape[1];
   WeightSpec spec = a.init.weight(in, out);
   spec.qkv_interleave = qkv_interleave;
@@ -27,7 +27,7 @@ Weights linear_weights(const Params& p, const Shape& shape, const Linear& a,
 }
 
 // Of q, k and v: one weight [3C,C] and bias, or three of each put below each other.
-Weights qkv_weights(const Params& p, int64_t c, const SelfAttention& a) {
+LinearWeights qkv_weights(const Params& p, int64_t c, const SelfAttention& a) {
   if (a.names[0].empty()) {
     const int64_t qkv_interleave = a.order == QkvOrder::qkv_head_channel   ? 1
                                    : a.order == QkvOrder::head_qkv_channel ? a.heads
@@ -36,7 +36,7 @@ Weights qkv_weights(const Params& p, int64_t c, const SelfAttention& a) {
   }
   std::vector<Value> weights, biases;
   for (const std::string_view name : a.names) {
-    const Weights one = linear_weights(p / name, {c, c}, a.qkv);
+    const LinearWeights one = linear_weights(p / name, {c, c}, a.qkv);
     weights.push_back(one.weight);
     biases.push_back(one.bias);
   }

@@ -32,10 +32,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using File = std::shared_ptr<const io::TensorFile>;
-using Progress = std::function<void(int64_t, int64_t)>;
+using CopyProgress = std::function<void(int64_t, int64_t)>;
 
 constexpr int64_t chunk_bytes = int64_t{8} << 20, scheduler_limit = 1 << 20;
-struct Source {
+struct Opened {
   File file;
   std::string path;
   std::vector<Component> components;  // of those that layouts know
@@ -169,7 +169,7 @@ struct Changed {
 };
 
 // The tensors of a component at its new place; `used` gets those of the input.
-std::vector<Target> targets_of(const Source& source, const Component& c, const ComponentPlace& to,
+std::vector<Target> targets_of(const Opened& source, const Component& c, const ComponentPlace& to,
                                const Changed& changed, std::set<std::string>& used) {
   const nn::FileShapes shapes = train::shapes_of(*source.file);
   const nn::FileTensors from{
@@ -200,8 +200,8 @@ std::vector<Target> targets_of(const Source& source, const Component& c, const C
 
 // ---- input ---------------------------------------------------------------------------------
 
-Source opened(const std::string& path, const io::TensorFileOptions& options) {
-  Source out{std::make_shared<const io::TensorFile>(io::TensorFile::open(path, options)), path, {}};
+Opened opened(const std::string& path, const io::TensorFileOptions& options) {
+  Opened out{std::make_shared<const io::TensorFile>(io::TensorFile::open(path, options)), path, {}};
   for (Component& c : recognise_components(train::shapes_of(*out.file))) {
     if (!has_layouts(c)) continue;
     examine(c, *out.file);
@@ -211,7 +211,7 @@ Source opened(const std::string& path, const io::TensorFileOptions& options) {
 }
 
 struct Input {
-  std::vector<Source> sources;
+  std::vector<Opened> sources;
   std::optional<SchedulerConfig> scheduler;
   std::string scheduler_text;      // of its file
   std::vector<std::string> files;  // that must not be written to
@@ -233,16 +233,16 @@ Input read_input(const ConvertOptions& o) {
     for (const std::string& file : folder.text_encoders) out.sources.push_back(opened(file, {}));
     if (!folder.autoencoder.empty()) out.sources.push_back(opened(folder.autoencoder, {}));
     if (!folder.autoencoder_config.empty())
-      for (Source& s : out.sources)
+      for (Opened& s : out.sources)
         for (Component& c : s.components) read_latent_scaling(c.config, folder.autoencoder_config);
     if (!folder.scheduler.empty()) {
       out.scheduler = read_scheduler_config(folder.scheduler);
       out.scheduler_text = io::read_whole_file(folder.scheduler, "scheduler", scheduler_limit);
     }
-    for (Source& s : out.sources)
+    for (Opened& s : out.sources)
       for (Component& c : s.components) take_config(*c.model, c.config, s.path);
   }
-  for (const Source& s : out.sources)
+  for (const Opened& s : out.sources)
     for (const std::string& file : s.file->files()) out.files.push_back(file);
   for (const LoraChoice& lora : o.loras) out.files.push_back(lora.file);
   return out;
@@ -250,7 +250,7 @@ Input read_input(const ConvertOptions& o) {
 
 // What the denoiser is trained to predict, by its file or its folder.
 DiffusionConfig diffusion_of(const Input& in) {
-  for (const Source& s : in.sources)
+  for (const Opened& s : in.sources)
     for (const Component& c : s.components) {
       if (c.model->kind != ModelKind::denoiser) continue;
       DiffusionConfig out = usual_diffusion(*c.model, c.config);
@@ -266,7 +266,7 @@ DiffusionConfig diffusion_of(const Input& in) {
 
 class Writer {
  public:
-  Writer(const ConvertOptions& options, const Progress& progress)
+  Writer(const ConvertOptions& options, const CopyProgress& progress)
       : options_(options), progress_(progress) {}
 
   void add(const std::string& path, io::TensorToWrite t) {
@@ -296,7 +296,7 @@ class Writer {
 
  private:
   const ConvertOptions& options_;
-  const Progress& progress_;
+  const CopyProgress& progress_;
   std::map<std::string, std::vector<io::TensorToWrite>> files_;  // by path
   std::map<std::string, std::map<std::string, std::string>> metadata_;
   int64_t all_ = 0;
@@ -359,7 +359,7 @@ std::map<std::string, std::string> metadata_of(const DiffusionConfig& d) {
 }
 
 // Those that LoRAs change, at their own places, by name.
-std::map<std::string, Target> merged_in_place(const Source& s, const MergedWeights& merged) {
+std::map<std::string, Target> merged_in_place(const Opened& s, const MergedWeights& merged) {
   const nn::FileShapes shapes = train::shapes_of(*s.file);
   std::map<std::string, Target> out;
   for (const Component& c : s.components) {
@@ -377,9 +377,9 @@ std::map<std::string, Target> merged_in_place(const Source& s, const MergedWeigh
 
 MergedWeights merged_weights(const Input& in, const std::vector<LoraChoice>& loras) {
   std::vector<MergedWeights::Part> parts;
-  for (const Source& s : in.sources)
+  for (const Opened& s : in.sources)
     for (const Component& c : s.components) parts.push_back({s.file, s.path, c});
-  if (const Source& s = in.sources.front(); !loras.empty() && !MergedWeights::changes_any(parts))
+  if (const Opened& s = in.sources.front(); !loras.empty() && !MergedWeights::changes_any(parts))
     fail("convert: --lora changes U-Nets and text encoders, and the file ",
          purpose_of(*s.file, s.path), "  ", s.path);
   return {parts, loras};
@@ -387,9 +387,9 @@ MergedWeights merged_weights(const Input& in, const std::vector<LoraChoice>& lor
 
 // All tensors under their names.
 Converted copy(const Input& in, const MergedWeights& loras, const ConvertOptions& o,
-               const Progress& progress) {
+               const CopyProgress& progress) {
   Writer w(o, progress);
-  const Source& s = in.sources.front();
+  const Opened& s = in.sources.front();
   const auto merged = merged_in_place(s, loras);
   std::map<std::string, std::string> metadata;
   for (const auto& [key, value] : s.file->metadata())
@@ -410,7 +410,7 @@ Converted copy(const Input& in, const MergedWeights& loras, const ConvertOptions
 }
 
 struct Moved {
-  std::vector<std::pair<const Source*, Component>> components;  // the denoiser first
+  std::vector<std::pair<const Opened*, Component>> components;  // the denoiser first
   std::vector<Component> list;
 };
 
@@ -418,10 +418,10 @@ Moved components_of(const Input& in) {
   Moved out;
   for (const ModelKind kind :
        {ModelKind::denoiser, ModelKind::text_encoder, ModelKind::autoencoder})
-    for (const Source& s : in.sources)
+    for (const Opened& s : in.sources)
       for (const Component& c : s.components)
         if (c.model->kind == kind) out.components.emplace_back(&s, c), out.list.push_back(c);
-  if (const Source& s = in.sources.front(); out.list.empty())
+  if (const Opened& s = in.sources.front(); out.list.empty())
     fail(
         "convert: there is no U-Net, text encoder or autoencoder of Stable Diffusion, so it has "
         "one layout only (OUT must be a .safetensors file, and --layout same): the file ",
@@ -429,16 +429,16 @@ Moved components_of(const Input& in) {
   return out;
 }
 
-void note_left_out(const Input& in, const std::map<const Source*, std::set<std::string>>& used,
+void note_left_out(const Input& in, const std::map<const Opened*, std::set<std::string>>& used,
                    Converted& out) {
-  for (const Source& s : in.sources)
+  for (const Opened& s : in.sources)
     for (const io::TensorEntry& e : s.file->entries())
       if (const auto it = used.find(&s); it == used.end() || !it->second.contains(e.name))
         out.left_out.push_back(e.name);
 }
 
 Converted move(const Input& in, const MergedWeights& merged, const ConvertOptions& o,
-               const Progress& progress) {
+               const CopyProgress& progress) {
   const Moved moved = components_of(in);
   const bool folder = o.layout == CheckpointLayout::diffusers;
   const auto places = folder ? diffusers_places(moved.list) : original_places(moved.list);
@@ -447,7 +447,7 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
   std::optional<io::NewFolder> made;
   if (folder) made.emplace(o.out, "convert");
   Writer w(o, progress);
-  std::map<const Source*, std::set<std::string>> used;
+  std::map<const Opened*, std::set<std::string>> used;
   for (size_t i = 0; i < moved.list.size(); ++i) {
     const auto& [source, component] = moved.components[i];
     const std::string path = folder ? made->file(places[i].file) : o.out;
@@ -482,7 +482,7 @@ Converted move(const Input& in, const MergedWeights& merged, const ConvertOption
 
 }  // namespace
 
-Converted convert_checkpoint(const ConvertOptions& o, const Progress& progress) {
+Converted convert_checkpoint(const ConvertOptions& o, const CopyProgress& progress) {
   const Input in = read_input(o);
   check_output(in, o);
   require(!o.dtype || ebb::is_float(*o.dtype), "convert: dtype must be f32, f16 or bf16");

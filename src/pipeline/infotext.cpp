@@ -5,26 +5,20 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/names.h"
 #include "base/utf8.h"
 
 namespace ebb {
 namespace {
 
 using Json = nlohmann::json;
-using Values = std::vector<std::pair<std::string, std::string>>;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 constexpr std::string_view negative_mark = "Negative prompt:";
 
 std::string quoted(const std::string& value) {
   if (value.find_first_of(",:\n\"") == std::string::npos) return value;
   return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view space = " \t\r\n";
-  const size_t first = text.find_first_not_of(space);
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(space) - first + 1);
 }
 
 bool in_key(char c) {
@@ -44,8 +38,8 @@ size_t string_end(std::string_view text) {
 }
 
 // The pairs of a line; what is none of them is skipped up to the next comma.
-Values pairs_of(std::string_view line) {
-  Values out;
+Pairs pairs_of(std::string_view line) {
+  Pairs out;
   while (!line.empty()) {
     const size_t colon = line.find(':');
     if (colon == line.npos) break;
@@ -102,7 +96,7 @@ Infotext parse_infotext(std::string_view text) {
   const size_t last = rest.rfind('\n');
   Infotext out;
   constexpr size_t fewest = 3;
-  Values values = pairs_of(last == rest.npos ? rest : rest.substr(last + 1));
+  Pairs values = pairs_of(last == rest.npos ? rest : rest.substr(last + 1));
   if (values.size() >= fewest) {
     out.values = std::move(values);
     rest = last == rest.npos ? std::string_view() : rest.substr(0, last);

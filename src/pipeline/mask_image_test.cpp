@@ -6,11 +6,13 @@
 
 #include "pipeline/inpaint_image.h"
 #include "support/files.h"
+#include "support/numbers.h"
 
 namespace ebb {
 namespace {
 
 using testing::error_of;
+using testing::numbers;
 
 Tensor grey(int64_t height, int64_t width, uint8_t value = 0) {
   Tensor out(DType::u8, {height, width, 1});
@@ -25,9 +27,6 @@ Tensor with_box(int64_t height, int64_t width, const Region& r) {
   for (int64_t y = r.top; y < r.top + r.height; ++y)
     for (int64_t x = r.left; x < r.left + r.width; ++x) at(out, y, x) = 255;
   return out;
-}
-std::vector<float> numbers(const Tensor& t) {
-  return {t.span<float>().begin(), t.span<float>().end()};
 }
 
 }  // namespace

@@ -3,17 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include "support/cpu.h"
 #include "support/far_device.h"
 #include "support/files.h"
 #include "support/hashed_weights.h"
+#include "support/numbers.h"
 
 namespace ebb {
 namespace {
 
 using testing::expect_error;
 using testing::FarDevice;
+using testing::numbers;
 
-Context cpu() { return open_context("cpu", {.threads = 2}); }
+using testing::cpu;
 
 LoadedModel small_model(const char* name, const char* settings) {
   NamedModel m = find_model(name);
@@ -35,10 +38,6 @@ int64_t bytes_of(const WeightStore& store) {
   int64_t bytes = 0;
   for (const auto& [name, w] : store.weights()) bytes += w.type.bytes();
   return bytes;
-}
-
-std::vector<float> numbers(const Tensor& t) {
-  return {t.span<float>().begin(), t.span<float>().end()};
 }
 
 const GenerateOptions two_steps{.steps = 2, .sampler = "euler", .seed = 3};

@@ -11,7 +11,7 @@ namespace {
 
 using namespace ebb::testing;
 
-NamedTensors numbers() { return {{"a", tensor_of(std::vector<float>{1, 2, 3}, {3})}}; }
+NamedTensors stored_numbers() { return {{"a", tensor_of(std::vector<float>{1, 2, 3}, {3})}}; }
 
 struct Counted {
   Folder folder;
@@ -19,7 +19,9 @@ struct Counted {
   TensorCache cache{TensorCache::Options{
       .folder = folder / "cache", .say = [this](std::string_view s) { said.emplace_back(s); }}};
 
-  float first(const std::string& text) { return cache.get(text, numbers).at("a").span<float>()[0]; }
+  float first(const std::string& text) {
+    return cache.get(text, stored_numbers).at("a").span<float>()[0];
+  }
 };
 
 TEST(tensor_cache, a_text_again__is_read) {
@@ -36,15 +38,15 @@ TEST(tensor_cache, memory__holds_what_there_is_room_for) {
   const Folder folder;
   TensorCache cache({.folder = folder / "cache", .memory = 40});  // two of 12 bytes and their names
   const auto file = [&](const char* text) { return cache.file_of(text); };
-  for (const char* text : {"one", "two"}) cache.get(text, numbers);
+  for (const char* text : {"one", "two"}) cache.get(text, stored_numbers);
   EXPECT_TRUE(cache.holds_all());
   std::filesystem::remove(file("one"));
-  EXPECT_EQ(cache.get("one", numbers).at("a").span<float>()[2], 3);
+  EXPECT_EQ(cache.get("one", stored_numbers).at("a").span<float>()[2], 3);
   EXPECT_FALSE(std::filesystem::exists(file("one")));
-  cache.get("three", numbers);
+  cache.get("three", stored_numbers);
   EXPECT_FALSE(cache.holds_all());
   std::filesystem::remove(file("three"));
-  cache.get("three", numbers);
+  cache.get("three", stored_numbers);
   EXPECT_TRUE(std::filesystem::exists(file("three")));
   EXPECT_EQ(cache.made(), 4);
 }
@@ -53,9 +55,9 @@ TEST(tensor_cache, texts__count_as_memory) {
   const Folder folder;
   TensorCache cache({.folder = folder / "cache"});
   cache.set_memory(100);
-  cache.get("short", numbers);
+  cache.get("short", stored_numbers);
   EXPECT_TRUE(cache.holds_all());
-  cache.get(std::string(100, 'x'), numbers);
+  cache.get(std::string(100, 'x'), stored_numbers);
   EXPECT_FALSE(cache.holds_all());
 }
 

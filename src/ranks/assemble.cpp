@@ -57,9 +57,9 @@ Member self(const Launch& l) { return {.rank = l.rank, .host = host_name(), .pid
 
 // ---- rank 0 --------------------------------------------------------------------------------
 
-class Hub {
+class Inviter {
  public:
-  Hub(const Launch& launch, const Limits& limits, Socket listener)
+  Inviter(const Launch& launch, const Limits& limits, Socket listener)
       : launch_(launch), limits_(limits), listener_(std::move(listener)) {
     members_.emplace(0, self(launch));
   }
@@ -271,7 +271,7 @@ class Spoke {
 }  // namespace
 
 Assembly assemble(const Launch& launch, const Limits& limits, Socket listener) {
-  if (launch.rank == 0) return Hub(launch, limits, std::move(listener)).run();
+  if (launch.rank == 0) return Inviter(launch, limits, std::move(listener)).run();
   return Spoke(launch, limits).run();
 }
 

@@ -120,12 +120,6 @@ class Word {
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue_;
 };
 
-std::string to_utf8(std::u32string_view text) {
-  std::string out;
-  for (const char32_t c : text) append_utf8(out, c);
-  return out;
-}
-
 }  // namespace
 
 ClipTokenizer::ClipTokenizer(std::shared_ptr<const ClipVocabulary> vocabulary,

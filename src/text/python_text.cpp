@@ -54,13 +54,6 @@ std::optional<double> python_float(std::u32string_view text) {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-std::string to_utf8(std::u32string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char32_t c : text) append_utf8(out, c);
-  return out;
-}
-
 std::string shown(std::u32string_view text) {
   const bool cut = text.size() > 40;
   return io::shown(to_utf8(text.substr(0, 40)) + (cut ? "..." : ""));

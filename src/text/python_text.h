@@ -18,8 +18,6 @@ std::u32string_view stripped(std::u32string_view text);  // str.strip()
 // What float() makes of the text; none where it raises.
 std::optional<double> python_float(std::u32string_view text);
 
-std::string to_utf8(std::u32string_view text);
-
 // 'text' for an error, cut after 40 characters.
 std::string shown(std::u32string_view text);
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/safetensors.h"
+#include "support/cpu.h"
 #include "support/far_device.h"
 #include "support/files.h"
 #include "support/toy_run.h"
@@ -26,7 +27,7 @@ using testing::toy_batch;
 using testing::toy_config;
 using testing::toy_job;
 
-Context cpu() { return open_context("cpu", {.threads = 2}); }
+using testing::cpu;
 
 TEST(train, a_toy__learns_and_leaves_its_files) {
   const Folder folder;

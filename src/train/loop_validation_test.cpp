@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "support/cpu.h"
 #include "support/far_device.h"
 #include "support/files.h"
 #include "support/toy_run.h"
@@ -19,7 +20,7 @@ using testing::toy_batch;
 using testing::toy_config;
 using testing::toy_job;
 
-Context cpu() { return open_context("cpu", {.threads = 2}); }
+using testing::cpu;
 
 // A validation set of two batches, which no training step sees.
 Validation toy_validation() {

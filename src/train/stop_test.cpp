@@ -13,7 +13,7 @@ namespace ebb::train {
 namespace {
 
 // They may run where SIGINT is ignored.
-class stop_signals : public testing::Test {
+class stop_signals : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
@@ -22,7 +22,7 @@ class stop_signals : public testing::Test {
 };
 
 TEST_F(stop_signals, first_one__is_recorded_and_acknowledged_at_once) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   {
     const StopSignals signals("stops");
     EXPECT_EQ(signals.requested(), 0);
@@ -30,7 +30,7 @@ TEST_F(stop_signals, first_one__is_recorded_and_acknowledged_at_once) {
     std::raise(SIGINT);  // the same request
     EXPECT_EQ(signals.requested(), SIGTERM);
   }
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "stops\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "stops\n");
   const StopSignals next("");
   EXPECT_EQ(next.requested(), 0);
   std::raise(SIGHUP);
@@ -45,7 +45,7 @@ TEST_F(stop_signals, one_a_second_later__ends_the_process) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1010));
         std::raise(SIGINT);
       },
-      testing::KilledBySignal(SIGINT), "stops");
+      ::testing::KilledBySignal(SIGINT), "stops");
 }
 
 TEST_F(stop_signals, where_there_is_nothing_to_save__end_the_process_with_a_sentence) {
@@ -54,9 +54,9 @@ TEST_F(stop_signals, where_there_is_nothing_to_save__end_the_process_with_a_sent
         const EndOnSignal preparing("nothing was written");
         std::raise(SIGTERM);
       },
-      testing::ExitedWithCode(128 + SIGTERM), "nothing was written\n");
+      ::testing::ExitedWithCode(128 + SIGTERM), "nothing was written\n");
   { const EndOnSignal preparing("nothing was written"); }
-  EXPECT_EXIT(std::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");
+  EXPECT_EXIT(std::raise(SIGTERM), ::testing::KilledBySignal(SIGTERM), "");
 }
 
 TEST_F(stop_signals, with_json__end_the_process_with_an_object) {
@@ -66,7 +66,7 @@ TEST_F(stop_signals, with_json__end_the_process_with_an_object) {
         const EndOnSignal preparing("nothing was written", true);
         std::raise(SIGTERM);
       },
-      testing::ExitedWithCode(128 + SIGTERM),
+      ::testing::ExitedWithCode(128 + SIGTERM),
       "nothing was written\n.\"interrupted\":true,\"signal\":15.\n");
 }
 
@@ -114,14 +114,14 @@ TEST_F(stop_signals, without_a_handler__end_a_process_with_a_signal_thread) {
         kill(getpid(), SIGHUP);
         std::this_thread::sleep_for(std::chrono::seconds(60));
       },
-      testing::KilledBySignal(SIGHUP), "");
+      ::testing::KilledBySignal(SIGHUP), "");
 }
 
 TEST_F(stop_signals, long_lines__are_cut) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const StopSignals signals(std::string(1000, 'x'));
   std::raise(SIGINT);
-  const std::string said = testing::internal::GetCapturedStderr();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_LE(said.size(), 160u);
   EXPECT_TRUE(said.ends_with("x\n"));
 }

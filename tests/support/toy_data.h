@@ -88,6 +88,7 @@ inline std::vector<double> karras(int64_t steps, double low, double high, bool e
   return out;
 }
 constexpr double sd_sigma_min = 0.0291671582, sd_sigma_max = 14.6146412293;
+inline const std::vector<double> sd_levels = karras(6, sd_sigma_min, sd_sigma_max);
 
 // sqrt(2) sin(12.9898 k) for the k-th draw (from 1), the same for every value.
 inline NoiseFill sine_noise() {

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-json small(const std::string& prompt, int64_t n = 1) {
+json small_job(const std::string& prompt, int64_t n = 1) {
   return {{"prompt", prompt}, {"size", "64x64"}, {"steps", 4}, {"seed", 5}, {"n", n}};
 }
 
@@ -33,7 +33,7 @@ class NativeServer : public ::testing::Test {
 }  // namespace
 
 TEST_F(NativeServer, job__goes_from_queued_to_a_picture_in_the_gallery) {
-  const json done = server_.finished(post(small("a red fox", 2)));
+  const json done = server_.finished(post(small_job("a red fox", 2)));
   EXPECT_EQ(done["status"], "completed");
   ASSERT_EQ(done["images"].size(), 2u);
   EXPECT_EQ(done["images"][1]["seed"], 6);
@@ -57,7 +57,7 @@ TEST_F(NativeServer, events__tell_the_whole_way_and_go_on_from_an_id) {
   Wire wire(server_.port());
   wire.send(http_request("GET", "/ebb/v1/events"));
   ASSERT_TRUE(wire.until("event: state"));
-  const std::string id = post(small("fox"));
+  const std::string id = post(small_job("fox"));
   ASSERT_TRUE(wire.until("event: done"));
   size_t at = 0;
   for (const char* name : {"state", "queued", "started", "step", "image", "done"}) {
@@ -75,9 +75,10 @@ TEST_F(NativeServer, events__tell_the_whole_way_and_go_on_from_an_id) {
 }
 
 TEST_F(NativeServer, queue__is_reordered_and_cancelled_and_skipped) {
-  json slow = small("one", 2);
+  json slow = small_job("one", 2);
   slow["steps"] = 100;  // 2 s a picture: all of the below meets the first one
-  const std::string runs = post(slow), second = post(small("two")), third = post(small("three"));
+  const std::string runs = post(slow), second = post(small_job("two")),
+                    third = post(small_job("three"));
   const auto moved = ask(server_.port(), "PATCH", "/ebb/v1/jobs/" + third, R"({"position":0})");
   EXPECT_EQ(moved.json()["queue_position"], 0) << moved.body;
   EXPECT_EQ(ask(server_.port(), "PATCH", "/ebb/v1/jobs/" + runs, R"({"position":0})").status, 409);
@@ -113,10 +114,10 @@ TEST_F(NativeServer, cancel__ends_the_job_that_runs_within_a_step) {
 }
 
 TEST_F(NativeServer, failure__is_told_and_the_next_job_runs) {
-  const json failed = server_.finished(post(small("fail")));
+  const json failed = server_.finished(post(small_job("fail")));
   EXPECT_EQ(failed["status"], "failed");
   EXPECT_NE(failed["error"]["message"].get<std::string>().find("fake"), std::string::npos);
-  EXPECT_EQ(server_.finished(post(small("fox")))["status"], "completed");
+  EXPECT_EQ(server_.finished(post(small_job("fox")))["status"], "completed");
   EXPECT_NE(server_.get("/healthz").json()["last_error"], nullptr);
 }
 
@@ -172,7 +173,7 @@ TEST(server_store, pictures_in_memory__go_with_their_job) {
 }
 
 TEST_F(NativeServer, inspect__reads_what_a_picture_says) {
-  const json done = server_.finished(post(small("a fox")));
+  const json done = server_.finished(post(small_job("a fox")));
   const json body = {{"image", "id:" + done["images"][0]["id"].get<std::string>()}};
   const json seen = server_.post("/ebb/v1/inspect", body).json();
   EXPECT_EQ(seen["settings"]["prompt"], "a fox") << seen.dump();
@@ -184,8 +185,8 @@ TEST_F(NativeServer, inspect__reads_what_a_picture_says) {
 }
 
 TEST_F(NativeServer, start_picture__may_be_one_of_the_gallery) {
-  const json done = server_.finished(post(small("a fox")));
-  json body = small("a cat");
+  const json done = server_.finished(post(small_job("a fox")));
+  json body = small_job("a cat");
   body["init"] = "id:" + done["images"][0]["id"].get<std::string>();
   body["strength"] = 0.5;
   body["mask"] = server::base64(io::encode_png(gradient(8, 8, 1)));
@@ -202,10 +203,10 @@ TEST(server_queue, restart__goes_on_with_the_jobs_that_waited) {
   std::string first, second;
   {
     TestServer s(folder.path(), 30);
-    json body = small("one", 3);
+    json body = small_job("one", 3);
     body["init"] = server::base64(io::encode_png(gradient(8, 8, 3)));
     first = id_of(s.post("/ebb/v1/jobs", body));
-    second = id_of(s.post("/ebb/v1/jobs", small("two")));
+    second = id_of(s.post("/ebb/v1/jobs", small_job("two")));
     while (s.get("/ebb/v1/jobs/" + first).json()["images"].empty())
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -232,8 +233,8 @@ TEST(server_queue, two_kept_files_of_one_job__are_one_job) {
   std::string id;
   {
     TestServer s(folder.path(), 100);
-    s.post("/ebb/v1/jobs", small("runs", 3));
-    id = id_of(s.post("/ebb/v1/jobs", small("waits")));
+    s.post("/ebb/v1/jobs", small_job("runs", 3));
+    id = id_of(s.post("/ebb/v1/jobs", small_job("waits")));
   }
   for (const auto& e : std::filesystem::directory_iterator(folder / "out/.jobs")) {
     const std::string text = file_bytes(e.path().string());
@@ -250,7 +251,7 @@ TEST(server_queue, kept_job_of_an_unknown_setting__is_not_joined) {
   std::string id;
   {
     TestServer s(folder.path(), 100);
-    json body = small("one", 1);
+    json body = small_job("one", 1);
     body["dtype"] = "f32";
     id = id_of(s.post("/ebb/v1/jobs", body));
     std::string file, text;
@@ -264,7 +265,7 @@ TEST(server_queue, kept_job_of_an_unknown_setting__is_not_joined) {
   }
   put_file(file_bytes(folder / "name"), file_bytes(folder / "kept"));
   TestServer s(folder.path(), 20, [](auto& o) { o.max_batch = 4, o.batch_window = 200; });
-  const std::string other = id_of(s.post("/ebb/v1/jobs", small("two")));
+  const std::string other = id_of(s.post("/ebb/v1/jobs", small_job("two")));
   EXPECT_EQ(s.finished(id)["status"], "completed");  // the engine of tests reads no dtype alone
   EXPECT_EQ(s.finished(other)["status"], "completed");
 }
@@ -275,7 +276,7 @@ TEST(server_queue, picture_that_was_stored__is_not_made_twice) {
   std::string id, file, before;
   {
     TestServer s(folder.path(), 30);
-    id = id_of(s.post("/ebb/v1/jobs", small("one", 3)));
+    id = id_of(s.post("/ebb/v1/jobs", small_job("one", 3)));
     file = job_file(folder), before = file_bytes(file);
     while (s.get("/ebb/v1/jobs/" + id).json()["images"].size() < 2)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -299,11 +300,11 @@ TEST(server_queue, picture_that_was_stored__is_not_made_twice) {
 TEST(server_queue, full__429_and_clients_take_turns) {
   Folder folder;
   TestServer s(folder.path(), 50, [](auto& o) { o.queue.jobs = 2; });
-  const std::string runs = id_of(s.post("/ebb/v1/jobs", small("a")));
+  const std::string runs = id_of(s.post("/ebb/v1/jobs", small_job("a")));
   while (s.get("/ebb/v1/jobs/" + runs).json()["status"] == "queued") {
   }
-  id_of(s.post("/ebb/v1/jobs", small("b"))), id_of(s.post("/ebb/v1/jobs", small("c")));
-  const auto full = s.post("/ebb/v1/jobs", small("d"));
+  id_of(s.post("/ebb/v1/jobs", small_job("b"))), id_of(s.post("/ebb/v1/jobs", small_job("c")));
+  const auto full = s.post("/ebb/v1/jobs", small_job("d"));
   EXPECT_EQ(full.status, 429);
   EXPECT_EQ(full.header("retry-after"), "5");
   server::Queue q({}, "");

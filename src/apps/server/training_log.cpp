@@ -10,13 +10,11 @@
 namespace ebb::server {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr size_t longest_line = 1 << 16, block_bytes = 1 << 18;
 constexpr size_t marks = 200;  // steps over which the speed is taken
 
 // Whether the object has this number; 1e999 and null are none.
-bool take(const Json& line, const char* name, double& value) {
+bool take(const nlohmann::json& line, const char* name, double& value) {
   const auto at = line.find(name);
   if (at == line.end() || !at->is_number()) return false;
   value = at->get<double>();
@@ -88,7 +86,7 @@ void TrainingLog::add(std::string_view bytes) {
 }
 
 void TrainingLog::add_line(std::string_view text) {
-  const Json line = parse_json<Json>(text);
+  const auto line = parse_json<nlohmann::json>(text);
   if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer() ||
       line["step"].get<int64_t>() < 0) {
     ++damaged_;

@@ -11,7 +11,7 @@ namespace {
 
 using testing::expect_error;
 
-const GuidedShape shape{2, 8, 8, 4};
+const GuidedShape rules_shape{2, 8, 8, 4};
 
 TEST(guidance, empty_rules__are_refused) {
   const auto expect = [](const char* rules, std::string_view error) {
@@ -58,7 +58,7 @@ TEST(guidance, extra_branches__are_those_that_rules_need) {
 }
 
 TEST(guidance, effect__is_searched_in_the_full_run) {
-  const GuidanceCall run{.shape = shape, .sigmas = {80, 10, 1, 0}};
+  const GuidanceCall run{.shape = rules_shape, .sigmas = {80, 10, 1, 0}};
   const auto acts = [&](const char* rules) { return has_effect(parse_rules(rules), run); };
   for (const char* idle :
        {"", "cfg:scale=1", "interval:sigma_lo=1000;cfg", "interval:sigma_hi=0;cfg",
@@ -78,7 +78,7 @@ TEST(guidance, effect__is_searched_in_the_full_run) {
 }
 
 TEST(guidance, effect_above_the_first_level__is_found_where_a_sampler_goes) {
-  const GuidanceCall run{.shape = shape, .sigmas = {80, 10, 1, 0}};
+  const GuidanceCall run{.shape = rules_shape, .sigmas = {80, 10, 1, 0}};
   const auto rules = parse_rules("interval:sigma_lo=90,sigma_hi=100;cfg");
   EXPECT_FALSE(has_effect(rules, run, 85));
   EXPECT_TRUE(has_effect(rules, run, 95));
@@ -87,7 +87,7 @@ TEST(guidance, effect_above_the_first_level__is_found_where_a_sampler_goes) {
 
 // Samplers choose where between two levels they evaluate.
 TEST(guidance, effect_in_a_narrow_range__is_found) {
-  const GuidanceCall run{.shape = shape, .sigmas = {80, 10, 1, 0}};
+  const GuidanceCall run{.shape = rules_shape, .sigmas = {80, 10, 1, 0}};
   const auto acts = [&](const char* rules) { return has_effect(parse_rules(rules), run); };
   for (const char* works :
        {"interval:sigma_lo=4,sigma_hi=4.5;cfg", "interval:sigma_lo=30,sigma_hi=30.000001;cfg",

@@ -13,7 +13,7 @@ using testing::expect_error;
 using testing::karras;
 using testing::run_toy;
 
-const std::vector<double> sd_levels = karras(6, testing::sd_sigma_min, testing::sd_sigma_max);
+using testing::sd_levels;
 // Of 1000 timesteps, shift 3.
 const std::vector<double> flow_levels = {
     1, 0.937781109445, 0.857326478149, 0.75, 0.60071942446, 0.375562218891, 0};
@@ -86,8 +86,8 @@ TEST(exponential_samplers, predictors_and_correctors__equal_published_values) {
 
 // ---- identities ----------------------------------------------------------------------------
 
-void expect_equal(const std::string& a, const SampleCall& as, const std::string& b,
-                  const SampleCall& bs) {
+void expect_equal_mixtures(const std::string& a, const SampleCall& as, const std::string& b,
+                           const SampleCall& bs) {
   const std::vector<double> start = {-6, 3.1, 0.4};
   const std::vector<double> x = run_mixture(a, start, as).x, y = run_mixture(b, start, bs).x;
   for (size_t i = 0; i < start.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-12) << a << ' ' << b;
@@ -96,22 +96,23 @@ void expect_equal(const std::string& a, const SampleCall& as, const std::string&
 TEST(exponential_samplers, identities__hold) {
   for (const int64_t steps : {6, 20}) {
     const std::vector<double> s = karras(steps, 0.03, 14.6);
-    expect_equal("seeds_2", {s, {{"eta", "0"}}}, "dpmpp_sde", {s, {{"eta", "0"}}});
-    expect_equal("seeds_2", {s, {{"eta", "0"}, {"solver_type", "phi_2"}}}, "res_2s", {s});
-    expect_equal("seeds_2", {s, {{"r", "1"}, {"solver_type", "phi_2"}}}, "exp_heun_2_x0_sde", {s});
-    expect_equal("gradient_estimation", {s, {{"ge_gamma", "1.5"}}}, "ipndm",
-                 {s, {{"max_order", "2"}}});
-    expect_equal("gradient_estimation", {s, {{"ge_gamma", "1"}}}, "euler", {s});
+    expect_equal_mixtures("seeds_2", {s, {{"eta", "0"}}}, "dpmpp_sde", {s, {{"eta", "0"}}});
+    expect_equal_mixtures("seeds_2", {s, {{"eta", "0"}, {"solver_type", "phi_2"}}}, "res_2s", {s});
+    expect_equal_mixtures("seeds_2", {s, {{"r", "1"}, {"solver_type", "phi_2"}}},
+                          "exp_heun_2_x0_sde", {s});
+    expect_equal_mixtures("gradient_estimation", {s, {{"ge_gamma", "1.5"}}}, "ipndm",
+                          {s, {{"max_order", "2"}}});
+    expect_equal_mixtures("gradient_estimation", {s, {{"ge_gamma", "1"}}}, "euler", {s});
     const std::vector<double> open(s.begin(), s.end() - 1);  // without the step to 0
-    expect_equal("sa_solver",
-                 {open, {{"eta", "0"}, {"predictor_order", "2"}, {"corrector_order", "0"}}},
-                 "res_multistep", {open});
+    expect_equal_mixtures(
+        "sa_solver", {open, {{"eta", "0"}, {"predictor_order", "2"}, {"corrector_order", "0"}}},
+        "res_multistep", {open});
     const OptionTexts unip = {{"corrector", "false"}, {"lower_order_final", "false"}};
     OptionTexts second = unip, third = unip;
     second.insert(second.end(), {{"variant", "bh2"}, {"order", "2"}});
-    expect_equal("uni_pc", {open, second}, "dpmpp_2m", {open});
+    expect_equal_mixtures("uni_pc", {open, second}, "dpmpp_2m", {open});
     third.insert(third.end(), {{"variant", "vary_coeff"}, {"order", "3"}});
-    expect_equal("uni_pc", {open, third}, "dpmpp_3m_sde_exact", {open, {{"eta", "0"}}});
+    expect_equal_mixtures("uni_pc", {open, third}, "dpmpp_3m_sde_exact", {open, {{"eta", "0"}}});
   }
 }
 

@@ -46,7 +46,7 @@ struct Case {
   std::string dialect = "ebb";
 };
 
-const std::vector<double> sd_levels = karras(6, testing::sd_sigma_min, testing::sd_sigma_max);
+using testing::sd_levels;
 
 TEST(multistep_samplers, six_steps_on_the_mixture__equal_published_values) {
   const std::vector<Case> cases = {
@@ -87,7 +87,7 @@ TEST(multistep_samplers, identities__hold) {
 }
 
 // From a start that is exact: -log2 of how the worst error falls when steps are halved.
-double order_of(const std::string& sampler, const OptionTexts& options) {
+double multistep_order(const std::string& sampler, const OptionTexts& options) {
   double errors[2];
   for (const int64_t steps : {160, 320}) {
     const std::vector<double> start = {-17, -6, 3.1, 11};
@@ -109,7 +109,7 @@ TEST(multistep_samplers, order__is_that_of_their_weights) {
   };
   for (const auto& [sampler, orders] : want)
     for (size_t k = 0; k < orders.size(); ++k)
-      EXPECT_NEAR(order_of(sampler, {{"max_order", std::to_string(k + 1)}}), orders[k], 0.05)
+      EXPECT_NEAR(multistep_order(sampler, {{"max_order", std::to_string(k + 1)}}), orders[k], 0.05)
           << sampler << ' ' << k + 1;
 }
 

@@ -15,7 +15,7 @@ using testing::expect_error;
 using testing::karras;
 using testing::run_toy;
 
-const std::vector<double> sd_levels = karras(6, testing::sd_sigma_min, testing::sd_sigma_max);
+using testing::sd_levels;
 
 TEST(samplers, six_steps_on_the_mixture__equal_published_values) {
   const std::map<std::string, std::vector<double>> want = {

@@ -14,7 +14,7 @@ namespace {
 using testing::karras;
 using testing::run_toy;
 
-const std::vector<double> sd_levels = karras(6, testing::sd_sigma_min, testing::sd_sigma_max);
+using testing::sd_levels;
 
 void expect_values(std::string_view sampler, const SampleCall& call,
                    const std::vector<double>& want) {
@@ -76,8 +76,8 @@ TEST(vp_samplers, timestep_samplers__are_those_of_the_webui) {
   EXPECT_GE(cases, 51);
 }
 
-void expect_equal(const std::string& a, const SampleCall& as, const std::string& b,
-                  const SampleCall& bs) {
+void expect_equal_toys(const std::string& a, const SampleCall& as, const std::string& b,
+                       const SampleCall& bs) {
   const std::vector<double> start = {-6, 3.1, 0.4};
   const std::vector<double> x = run_toy(a, start, as).x, y = run_toy(b, start, bs).x;
   for (size_t i = 0; i < start.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-12) << a << ' ' << b;
@@ -86,12 +86,12 @@ void expect_equal(const std::string& a, const SampleCall& as, const std::string&
 TEST(vp_samplers, identities__hold) {
   for (const int64_t steps : {6, 20}) {
     const std::vector<double> s = karras(steps, 0.03, 14.6);
-    expect_equal("ddpm", {s}, "euler_ancestral", {s, {{"eta", "1"}}});
-    expect_equal("ddim", {s}, "euler", {s});
+    expect_equal_toys("ddpm", {s}, "euler_ancestral", {s, {{"eta", "1"}}});
+    expect_equal_toys("ddim", {s}, "euler", {s});
     for (const char* eta : {"0.5", "1"})
-      expect_equal("ddim", {s, {{"eta", eta}}}, "euler_ancestral", {s, {{"eta", eta}}});
-    expect_equal("tcd", {s, {{"eta", "0"}}}, "euler", {s});
-    expect_equal("tcd", {{2, 0}, {{"eta", "1"}}}, "lcm", {{2, 0}});
+      expect_equal_toys("ddim", {s, {{"eta", eta}}}, "euler_ancestral", {s, {{"eta", eta}}});
+    expect_equal_toys("tcd", {s, {{"eta", "0"}}}, "euler", {s});
+    expect_equal_toys("tcd", {{2, 0}, {{"eta", "1"}}}, "lcm", {{2, 0}});
   }
 }
 

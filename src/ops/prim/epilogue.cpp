@@ -12,7 +12,7 @@
 namespace ebb::ops {
 namespace {
 
-using Kind = EpilogueView::Kind;
+using ViewKind = EpilogueView::Kind;
 
 Contraction contraction_of(const Signature& s) { return s.op->contraction(s); }
 
@@ -26,17 +26,17 @@ Shape result_of(const Signature& s, const Shape& products) {
   return with_columns(products, products[-1] / contraction_of(s).epilogue.parts);
 }
 
-Kind kind_of(const Signature& s, size_t input, const Shape& products) {
+ViewKind kind_of(const Signature& s, size_t input, const Shape& products) {
   const Type& t = s.in[input];
   require(is_float(t.dtype), s.op->name, ": further operands must be floats  input ", input, ": ",
           t, "  at ", s.at);
-  if (t.shape.rank() == 1) return Kind::column;
+  if (t.shape.rank() == 1) return ViewKind::column;
   const int64_t width = t.shape.rank() == products.rank() ? t.shape[-1] : 0;
-  if (t.shape == with_columns(products, width)) return Kind::element;
+  if (t.shape == with_columns(products, width)) return ViewKind::element;
   require(t.shape == with_columns(row_for_each_image(products), width), s.op->name,
           ": further operands must be [", products[-1], "], ", row_for_each_image(products), " or ",
           products, "  input ", input, ": ", t, "  at ", s.at);
-  return Kind::row;
+  return ViewKind::row;
 }
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -91,13 +91,13 @@ std::vector<EpilogueView> epilogue_views(const Signature& s, const Shape& produc
     const int64_t read = o.parts * (all / e.parts);
     // only an expression reads some of the columns
     const bool fits = o.column >= 0 && (e.is_sum() ? width == all : o.column + read <= width);
-    if (o.kind == Kind::column)
+    if (o.kind == ViewKind::column)
       require(fits, s.op->name, ": bias must be floats [", all, "]  bias: ", t, "  at ", s.at);
     require(fits, s.op->name, ": operands must have ", read, " columns from ", o.column,
             " on  input ", i, ": ", t, "  at ", s.at);
-    if (o.kind == Kind::column)
+    if (o.kind == ViewKind::column)
       o.rows = rows;
-    else if (o.kind == Kind::row)
+    else if (o.kind == ViewKind::row)
       o.rows = rows / std::max<int64_t>(1, t.shape.numel() / std::max<int64_t>(1, width));
     out.push_back(o);
   }
@@ -221,7 +221,7 @@ Cost epilogue_cost(const Signature& s, const Shape& products) {
     const Type& t = s.in[o.input];
     // some columns of a wider tensor are rows for images, which caches hold
     if (t.shape[-1] <= products[-1]) c.bytes += static_cast<double>(t.bytes());
-    if (o.kind == Kind::column) added += static_cast<double>(o.parts);
+    if (o.kind == ViewKind::column) added += static_cast<double>(o.parts);
   }
   // a bias costs nothing, as in a sum
   if (!e.is_sum()) c.flops += (e.expr.flops() - added) * elements;
@@ -238,12 +238,12 @@ Summands summands_of(const Signature& s) {
           s.text(), "  at ", s.at);
   Summands sum;
   for (const EpilogueView& o : epilogue_views(s, s.out[0].shape)) {
-    if (o.kind == Kind::column) {
+    if (o.kind == ViewKind::column) {
       sum.bias = o.input;
       continue;
     }
     sum.residual = o.input;
-    sum.rows = o.kind == Kind::row ? o.rows : 1;
+    sum.rows = o.kind == ViewKind::row ? o.rows : 1;
   }
   return sum;
 }

@@ -9,7 +9,7 @@
 namespace ebb::ops {
 namespace {
 
-using Kind = EpilogueForm::Kind;
+using FormKind = EpilogueForm::Kind;
 using Operands = std::vector<EpilogueView>;
 
 bool is_input(const Expr& e, int32_t at, int64_t input) {
@@ -86,7 +86,7 @@ bool match_scaled(EpilogueForm& f, const Expr& e, const Operands& others) {
       continue;
     const auto input = [](size_t i) { return static_cast<int64_t>(i) + 1; };
     if (!is_scaled(e, input(1 - k), input(k))) continue;
-    f.kind = Kind::scaled;
+    f.kind = FormKind::scaled;
     f.factors = factors.input;
     f.factor_rows = factors.rows;
     f.factor_column = factors.column;
@@ -97,17 +97,17 @@ bool match_scaled(EpilogueForm& f, const Expr& e, const Operands& others) {
 }
 
 bool match(EpilogueForm& f, const Expr& e, int64_t parts, const Operands& others) {
-  const auto known = [&](Kind kind, const std::optional<Gate>& gate) {
+  const auto known = [&](FormKind kind, const std::optional<Gate>& gate) {
     f.kind = kind;
     if (gate) f.gate = *gate;
     return gate.has_value();
   };
-  if (others.empty()) return known(parts == 2 ? Kind::gated : Kind::activated, gate_of(e));
+  if (others.empty()) return known(parts == 2 ? FormKind::gated : FormKind::activated, gate_of(e));
   if (parts > 1 || f.keeps) return false;
   if (others.size() == 2) return match_scaled(f, e, others);
   if (others.size() > 2 || others[0].kind != EpilogueView::Kind::element) return false;
   f.y = others[0].input;
-  return known(Kind::activation_grad, gate_gradient_of(e));
+  return known(FormKind::activation_grad, gate_gradient_of(e));
 }
 
 }  // namespace

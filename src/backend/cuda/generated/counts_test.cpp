@@ -11,6 +11,7 @@
 #include "backend/cuda/generated/reduce_text.h"
 #include "backend/cuda/generated/row_text.h"
 #include "codegen/expr_writer.h"
+#include "support/expressions.h"
 #include "support/files.h"
 #include "support/source_folder.h"
 
@@ -19,14 +20,15 @@ namespace {
 
 using codegen::Kernel;
 using codegen::Op;
+using testing::capability;
+using testing::in;
+using testing::silu;
 using Kind = SegmentedMap::Operand;
 
-constexpr int capability = 90, sm_count = 132;
-Scalar in(int64_t i) { return Scalar::input(i); }
+constexpr int sm_count = 132;
 Expr made(int64_t inputs, const std::vector<Scalar>& results) {
   return codegen::simplified(Expr(inputs, results));
 }
-Scalar silu(const Scalar& x) { return x * sigmoid(x); }
 
 // "name: instructions, of these in loops; accesses, shuffles, barriers".
 std::string line(std::string_view name, const Kernel& k) {

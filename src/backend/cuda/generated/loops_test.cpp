@@ -10,14 +10,15 @@
 #include "backend/cuda/generated/map_strided.h"
 #include "backend/cuda/generated/pixel_text.h"
 #include "backend/cuda/generated/reduce_text.h"
+#include "support/expressions.h"
 #include "support/host_loops.h"
 
 namespace ebb::cuda {
 namespace {
 
-constexpr int capability = 90;
-Scalar in(int64_t i) { return Scalar::input(i); }
-Scalar silu(const Scalar& x) { return x * sigmoid(x); }
+using testing::capability;
+using testing::in;
+using testing::silu;
 
 // ---- maps --------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 // Passes over images as expressions: what a variance in one sweep gives where sums are not exact.
 #include "backend/cuda/generated/pixel_form.h"
+#include "support/expressions.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@
 namespace ebb::cuda {
 namespace {
 
-Scalar in(int64_t i) { return Scalar::input(i); }
+using testing::in;
 
 // Images of 4 channels in two groups: x -> 1 / deviation.
 PixelForm norm(int64_t pixels, double eps) {

@@ -5,11 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "backend/cuda/generated/pixel_text.h"
+#include "support/expressions.h"
 
 namespace ebb::cuda {
 namespace {
 
-Scalar in(int64_t i) { return Scalar::input(i); }
+using testing::in;
 
 struct Size {
   int64_t images, pixels, channels;

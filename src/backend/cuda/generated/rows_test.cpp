@@ -6,13 +6,14 @@
 #include <functional>
 
 #include "backend/cuda/generated/row_text.h"
+#include "support/expressions.h"
 #include "support/host_loops.h"
 
 namespace ebb::cuda {
 namespace {
 
-constexpr int capability = 90;
-Scalar in(int64_t i) { return Scalar::input(i); }
+using testing::capability;
+using testing::in;
 
 // The reductions of an expression along `length` elements: `at(i, e)` is input i at element e.
 std::vector<double> reductions_of(const Expr& e, size_t inputs, const std::vector<bool>& maximum,

@@ -6,13 +6,16 @@
 #include "backend/cuda/generated/map_strided.h"
 #include "backend/cuda/generated/row_text.h"
 #include "backend/cuda/generated/shared_kernel.h"
+#include "support/expressions.h"
 #include "support/host_loops.h"
 
 namespace ebb::cuda {
 namespace {
 
-constexpr int capability = 90, sm_count = 1;
-Scalar in(int64_t i) { return Scalar::input(i); }
+using testing::capability;
+using testing::in;
+
+constexpr int shared_sm_count = 1;
 
 // Queries or keys [2,3,heads,64], their partners, two tables that heads share.
 struct Heads {
@@ -70,7 +73,7 @@ std::vector<RowText> rows(const std::vector<int64_t>& heads, int uses, bool pair
     f.uses = uses;
     f.alternate = uses > 1 && all_equal(heads);
     f.shared_rows = 48;
-    texts.push_back(write_rows(f, row_layout(f, sm_count), capability));
+    texts.push_back(write_rows(f, row_layout(f, shared_sm_count), capability));
   }
   return texts;
 }

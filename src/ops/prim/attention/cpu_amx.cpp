@@ -14,7 +14,7 @@ using ebb::cpu::kTileDepth;
 using ebb::cpu::kTileRows;
 using ebb::cpu::kTileSize;
 
-constexpr int64_t kKeyBlock = 128;
+constexpr int64_t kAmxKeyBlock = 128;
 
 // In whole tiles: K as a width and as rows, keys of a head.
 struct WholeTiles {
@@ -26,16 +26,16 @@ WholeTiles whole_tiles(const AttentionSizes& z) {
 
 // Keys are packed to left operands [keys,K], values to [K,keys].
 QueryTileSizes sizes_of(const AttentionSizes& z, const WholeTiles& t) {
-  return {.scores = kQueryBlock * kKeyBlock,
-          .weights = kQueryBlock * kKeyBlock / 2,
+  return {.scores = kQueryBlock * kAmxKeyBlock,
+          .weights = kQueryBlock * kAmxKeyBlock / 2,
           .queries = kQueryBlock * t.width / 2,
           .result = kQueryBlock * t.rows,
           .keys = z.n * z.key_heads * t.key_count * t.width / 2,
           .values = z.n * z.key_heads * t.key_count * t.rows / 2};
 }
 
-struct Task : QueryTiles, WholeTiles {
-  explicit Task(const AttentionSizes& sizes)
+struct AmxTask : QueryTiles, WholeTiles {
+  explicit AmxTask(const AttentionSizes& sizes)
       : QueryTiles(sizes, sizes_of(sizes, whole_tiles(sizes))), WholeTiles(whole_tiles(sizes)) {
     workspace += 64;  // to begin on a cache line
   }
@@ -52,14 +52,14 @@ uint16_t* numbers(float* at) { return reinterpret_cast<uint16_t*>(at); }
 
 const uint16_t* first_of(const Head& h) { return static_cast<const uint16_t*>(h.first); }
 
-uint16_t* keys_of(const Task& k, float* space, int64_t key_head) {
+uint16_t* keys_of(const AmxTask& k, float* space, int64_t key_head) {
   return numbers(space + k.keys) + key_head * k.key_count * k.width;
 }
-uint16_t* values_of(const Task& k, float* space, int64_t key_head) {
+uint16_t* values_of(const AmxTask& k, float* space, int64_t key_head) {
   return numbers(space + k.values) + key_head * k.key_count * k.rows;
 }
 
-void pack(const Task& k, const Call& call, int64_t key_head) {
+void pack_keys(const AmxTask& k, const Call& call, int64_t key_head) {
   float* const space = space_of(call);
   const Head keys = key_head_of(k.z, DType::bf16, call.in[1], key_head);
   const Head values = key_head_of(k.z, DType::bf16, call.in[2], key_head);
@@ -78,7 +78,7 @@ void pack(const Task& k, const Call& call, int64_t key_head) {
 }
 
 // One tile: updates the online softmax and the result of `queries` (in tiles) with keys of a head.
-void add_keys(const Task& k, float* own, float* space, int64_t key_head, RowRange keys,
+void add_keys(const AmxTask& k, float* own, float* space, int64_t key_head, RowRange keys,
               int64_t queries) {
   const int64_t deep = ceil_div(keys.count, kTileDepth);
   k.amx->gemm({.m = ceil_div(keys.count, kTileRows),
@@ -113,7 +113,7 @@ void add_keys(const Task& k, float* own, float* space, int64_t key_head, RowRang
                .accumulate = true});
 }
 
-void begin_queries(const Task& k, const Head& head, RowRange rows, float* own) {
+void begin_amx_queries(const AmxTask& k, const Head& head, RowRange rows, float* own) {
   k.amx->pack_right({.rows = rows.count,
                      .width = k.z.k,
                      .from = first_of(head) + rows.begin * head.row_stride,
@@ -124,16 +124,16 @@ void begin_queries(const Task& k, const Head& head, RowRange rows, float* own) {
 }
 
 // Query block `i` of all heads.
-void attend(const Task& k, const Call& call, int64_t i) {
+void attend_amx(const AmxTask& k, const Call& call, int64_t i) {
   const AttentionSizes& z = k.z;
   float* const space = space_of(call);
   float* const own = k.own_tiles(space);
   const int64_t head = k.head_of(i);
   const RowRange rows = k.rows_of(i);
-  begin_queries(k, head_of(z, DType::bf16, call.in[0], head, z.t), rows, own);
+  begin_amx_queries(k, head_of(z, DType::bf16, call.in[0], head, z.t), rows, own);
   k.amx->begin();
-  for (int64_t j = 0; j < z.s; j += kKeyBlock)
-    add_keys(k, own, space, head / z.group(), {j, std::min(kKeyBlock, z.s - j)},
+  for (int64_t j = 0; j < z.s; j += kAmxKeyBlock)
+    add_keys(k, own, space, head / z.group(), {j, std::min(kAmxKeyBlock, z.s - j)},
              ceil_div(rows.count, kTileRows));
   k.amx->end();
   k.end(call, DType::bf16, i, own);
@@ -148,15 +148,15 @@ bool amx_attention_supports(const Signature& s, const Device&) {
 }
 
 Program prepare_amx_attention(const Signature& s, const Tune&, Device&) {
-  const Task k(attention_sizes(s));
+  const AmxTask k(attention_sizes(s));
   const auto run = [k](const Call& given) {
     const Call call = unpacked(k.z, DType::bf16, given);
 #pragma omp parallel num_threads(k.threads)
     {
 #pragma omp for
-      for (int64_t i = 0; i < k.z.n * k.z.key_heads; ++i) pack(k, call, i);
+      for (int64_t i = 0; i < k.z.n * k.z.key_heads; ++i) pack_keys(k, call, i);
 #pragma omp for schedule(dynamic)
-      for (int64_t i = 0; i < k.blocks(); ++i) attend(k, call, i);
+      for (int64_t i = 0; i < k.blocks(); ++i) attend_amx(k, call, i);
     }
   };
   return {.workspace = k.workspace, .run = run};
