@@ -34,4 +34,8 @@ function(ebb_compile_together target)
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${group}_${part}")
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # GCC takes all but the main file for headers, whose types should not be of one file.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
 endfunction()
