@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "base/choices.h"
 #include "base/error.h"
@@ -24,6 +25,17 @@ void at_least(std::string_view field, int64_t v, int64_t low) {
 }
 
 }  // namespace
+
+// A setting that the optimiser does not read must be left as it is.
+void check_read(const TrainConfig& c) {
+  const Optimizer& o = find_optimizer(c.optimizer);
+  const TrainConfig usual;
+  for (const auto& [name, given, open] : {std::tuple{"beta1", c.beta1, usual.beta1},
+                                          {"beta2", c.beta2, usual.beta2},
+                                          {"eps", c.eps, usual.eps}})
+    require(given == open || std::ranges::find(o.reads, name) != o.reads.end(), name, ": ", o.name,
+            " has none (", given, "), but ", readers_of(name));
+}
 
 void check(const TrainConfig& c, int64_t ranks) {
   at_least("steps", c.steps, 0);
@@ -61,6 +73,7 @@ void check(const TrainConfig& c, int64_t ranks) {
   parse_recompute(c.recompute);
   require(!c.out.empty(), "out: must name a folder");
   require(!(c.resume && c.overwrite), "train: give resume or overwrite, not both");
+  check_read(c);
   check(find_optimizer(c.optimizer), optimizer_settings(c));
   check(rate_schedule(c));
   check(ema_schedule(c));
@@ -85,6 +98,20 @@ OptimizerSettings optimizer_settings(const TrainConfig& c) {
           .eps = c.eps,
           .weight_decay = c.weight_decay,
           .options = c.optimizer_options};
+}
+
+std::string fixed_options(const TrainConfig& c) {
+  const Optimizer& o = find_optimizer(c.optimizer);
+  const OptionTexts given = parse_options(c.optimizer_options, "optimizer_options");
+  std::string out;
+  for (const std::string_view name : o.fixed_options) {
+    const std::vector<Option> known = o.options();
+    std::string text = std::ranges::find(known, name, &Option::name)->value;
+    for (const auto& [option, value] : given)
+      if (small_letters(option) == name) text = value;
+    out += str(out.empty() ? "" : ",", name, "=", parse_number(text, name));
+  }
+  return out;
 }
 
 double usual_rate(const std::string& optimizer, const std::string& options, double usual) {

@@ -61,9 +61,9 @@ struct TrainConfig {
     f("lr_reference", lr_reference, "rsqrt: steps after which the learning rate falls");
     f("optimizer", optimizer, optimizer_help());
     f("optimizer_options", optimizer_options, "like d0=1e-5,d_coef=2 (docs/optimisers.md)");
-    f("beta1", beta1, "decay of the first moment per step (Lion: its weight in a step)");
-    f("beta2", beta2, "decay of the second moment (Lion: momentum); 0: 0.999 (Lion: 0.99)");
-    f("eps", eps, "Adam, Prodigy: added to the root of the second moment");
+    f("beta1", beta1, "decay of the first moment per step (" + readers_of("beta1") + ")");
+    f("beta2", beta2, "decay of the second moment per step; 0: " + usual_beta2_help());
+    f("eps", eps, "added to the root of the second moment (" + readers_of("eps") + ")");
     f("weight_decay", weight_decay, "decay of weight matrices per step, times lr");
     f("clip", clip, "largest global norm of the gradients; 0: no limit");
     f("ema", ema, "EMA decay of the weights per step; 0: by ema_halflife, and if that is 0, none");
@@ -119,6 +119,8 @@ void check(const TrainConfig& c, int64_t ranks = 1);
 // Throws Error.
 double usual_rate(const std::string& optimizer, const std::string& options, double usual);
 OptimizerSettings optimizer_settings(const TrainConfig& c);
+// Options of the optimiser that a run which goes on keeps, as "d0=1e-06"; "": none.
+std::string fixed_options(const TrainConfig& c);
 RateSchedule rate_schedule(const TrainConfig& c);
 EmaSchedule ema_schedule(const TrainConfig& c);
 // dtype auto: bf16 if `fast_bf16`.

@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
-#include "base/version.h"
-#include "io/file.h"
 #include "nn/network.h"
 #include "train/diagnose.h"
 #include "train/job_facts.h"
+#include "train/pace.h"
+#include "train/run_files.h"
 #include "train/run_folder.h"
 #include "train/step_plans.h"
 #include "train/stop.h"
@@ -112,13 +110,13 @@ class Run {
     if (leads()) begin_folder();
     announce();
     make_missing_sample();
-    if (c_.steps > 0 && state_.step >= c_.steps)
+    if (is_done())
       say(str("nothing to do: the run has ", state_.step, " steps (--steps ", c_.steps,
               "); a larger --steps goes on",
               c_.minutes > 0 ? ", or --steps 0 until --minutes are over" : ""));
     TrainResult result;
     try {
-      for (bool go = state_.step < c_.steps || c_.steps == 0; go;) {
+      for (bool go = !is_done(); go;) {
         step();
         const auto why = reason_to_end();
         result.why = why.value_or(result.why);
@@ -152,11 +150,17 @@ class Run {
 
   void begin_folder() {
     lock_ = begin_run_folder(c_.out, c_.overwrite, job_.hooks.log);
+    if (is_done()) return;  // the folder stays as it is
     metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
     if (!metrics_->warning().empty()) say(metrics_->warning());
-    write_config();
-    write_facts();
+    write_run_files(c_.out, job_.info,
+                    {.device = devices(),
+                     .dtype = options_.dtype,
+                     .parameters = nn::count_elements(state_.weights),
+                     .data = job_.data});
   }
+
+  bool is_done() const { return c_.steps > 0 && state_.step >= c_.steps; }
 
   void end_of_signal(TrainResult& result) const {
     const int signal = alone() ? signals_->requested() : signal_of(wish_);
@@ -196,30 +200,6 @@ class Run {
     return str(", ", parts, " of the weights in parts");
   }
 
-  void write_config() const {
-    io::AtomicFile file((std::filesystem::path(c_.out) / "config.json").string(), "config");
-    const auto section = [](const std::string& json) { return json.empty() ? "{}" : json; };
-    file.write(str("{\n\"train\": ", section(job_.info.train_config),
-                   ",\n\"diffusion\": ", section(job_.info.diffusion_config),
-                   ",\n\"network\": ", section(job_.info.model_config), "\n}\n"));
-    file.commit();
-  }
-
-  // What no setting says: for the report.
-  void write_facts() const {
-    const std::time_t now = std::time(nullptr);
-    char started[40] = "";
-    std::strftime(started, sizeof started, "%Y-%m-%d %H:%M UTC", std::gmtime(&now));
-    const nlohmann::ordered_json facts = {{"ebb", version},
-                                          {"started", started},
-                                          {"device", devices()},
-                                          {"dtype", str(options_.dtype)},
-                                          {"parameters", nn::count_elements(state_.weights)},
-                                          {"data", job_.data}};
-    io::write_whole_file((std::filesystem::path(c_.out) / "run.json").string(),
-                         facts.dump(2) + '\n', "run");
-  }
-
   NamedTensors inputs_of(const Plan& of, const StepInputs& in) {
     NamedTensors all = step_inputs(in, options_);
     for (auto& [name, t] : batch_) all[name] = t;
@@ -246,7 +226,7 @@ class Run {
     ++state_.step;
     loss_.add(now_.loss);
     const double seconds = seconds_since(start);
-    speed_.add(seconds);
+    pace_.step(seconds);
     if (!metrics_) return;
     now_.images_per_second = static_cast<double>(c_.batch) / seconds;
     now_.seconds = metrics_->seconds_before() + seconds_since(start_);
@@ -278,6 +258,7 @@ class Run {
     wish_ = late_.wish;
     now_.loss = late_.loss;
     now_.grad_norm = number(out, "grad_norm");
+    now_.told = told_numbers(out, options_);
     if (!finite) not_finite(out, {&used, inputs});
   }
 
@@ -334,7 +315,7 @@ class Run {
 
   // None: the run goes on. Of several ranks, all say the same.
   std::optional<Stop> reason_to_end() const {
-    if (c_.steps > 0 && state_.step >= c_.steps) return Stop::steps;  // done, signal or not
+    if (is_done()) return Stop::steps;  // done, signal or not
     return alone() ? wish_to_end(signals_->requested()) : stop_of(wish_);
   }
 
@@ -361,7 +342,8 @@ class Run {
     const bool last = why.has_value(), finished = last && *why != Stop::signal;
     const bool first = state_.step == first_ + 1;
     report(ranks::Phase::step);
-    if (job_.validation && (last || first || due(job_.validation->every))) validate();
+    if (job_.validation && (last || first || due(job_.validation->every)))
+      pace_.timed("validation", job_.validation->every, [&] { validate(); });
     if (last || first || (due(c_.log_every) && seconds_since(said_) >= between_lines)) {
       said_ = Clock::now();
       if (metrics_) metrics_->flush();
@@ -374,18 +356,20 @@ class Run {
     if (saves || sample) fetch_state(plan(), state_, context_);  // with all ranks
     if (!leads()) return;
     if (saves || sample) report(ranks::Phase::alone);
-    if (saves) {
-      metrics_->flush();  // a run that goes on from the checkpoint has the lines before it
-      save(c_.keep);
-      if (job_.hooks.evaluate) job_.hooks.evaluate(state_, *metrics_);
-      metrics_->flush();
-    }
-    if (sample) job_.hooks.sample(state_, *signals_);
+    if (saves)
+      pace_.timed("checkpoint", c_.checkpoint_every, [&] {
+        metrics_->flush();  // a run that goes on from the checkpoint has the lines before it
+        save(c_.keep);
+        if (job_.hooks.evaluate) job_.hooks.evaluate(state_, *metrics_);
+        metrics_->flush();
+      });
+    if (sample)
+      pace_.timed("sample", c_.sample_every, [&] { job_.hooks.sample(state_, *signals_); });
   }
 
   // Which rank the others wait for, where that takes more than a tenth of the time.
   std::string late_text() const {
-    const double share = late_.waiting / std::max(speed_.value(), 1e-9);
+    const double share = late_.waiting / std::max(pace_.seconds_a_step(), 1e-9);
     if (alone() || share < 0.1) return "";
     return str("  waits for rank ", late_.slowest, "'s images, ",
                static_cast<int>(std::min(share, 1.0) * 100), " % of the time");
@@ -418,11 +402,11 @@ class Run {
   }
 
   Progress progress() const {
-    const double seconds = speed_.value();
+    const double seconds = pace_.seconds_a_step();
     Progress p{
         .now = now_, .smoothed_loss = loss_.value(), .validation = validation_, .steps = c_.steps};
     p.now.images_per_second = seconds > 0 ? static_cast<double>(c_.batch) / seconds : 0;
-    if (c_.steps > 0) p.seconds_left = static_cast<double>(c_.steps - state_.step) * seconds;
+    if (c_.steps > 0) p.seconds_left = pace_.left(state_.step, c_.steps);
     if (c_.minutes > 0) {
       const double left = std::max(0.0, c_.minutes * 60 - seconds_since(start_));
       p.seconds_left = c_.steps > 0 ? std::min(p.seconds_left, left) : left;
@@ -466,7 +450,8 @@ class Run {
   std::unique_ptr<Validator> validator_;
   Progress::Measured validation_;  // since the last progress line
   StepMetrics now_;
-  Smoothed loss_{0.99}, speed_{0.9};  // speed: seconds a step
+  Smoothed loss_{0.99};
+  Pace pace_;
   Clock::time_point start_ = Clock::now(), said_ = start_;
   int64_t first_ = 0, saved_ = -1;      // steps: where this process began; of the last checkpoint
   bool diverged_ = false;               // the same again, if resumed without a change

@@ -155,6 +155,29 @@ TEST(train, resumed_behind_a_step_whose_picture_is_missing__makes_it) {
   EXPECT_EQ(sampled, (std::vector<int64_t>{7, 14, 14, 16, 16}));
 }
 
+TEST(train, resumed_with_all_its_steps__leaves_the_folder_as_it_is) {
+  const Folder folder;
+  TrainConfig c = toy_config(folder.path());
+  train(toy_job(c), cpu());
+  const auto files = [&] {
+    std::map<std::string, std::string> out;
+    for (const auto& e : std::filesystem::directory_iterator(folder.path()))
+      out[e.path().filename()] =
+          str(e.last_write_time().time_since_epoch().count(), ' ', e.file_size());
+    return out;
+  };
+  const auto before = files();
+  EXPECT_GE(before.size(), 5U);  // model, state, metrics, config, run, events
+  c.resume = true;
+  std::string said;
+  TrainJob job = toy_job(c);
+  job.hooks.log = [&](std::string_view line) { said += line; };
+  const TrainResult r = train(std::move(job), cpu());
+  EXPECT_NE(said.find("nothing to do: the run has 20 steps"), std::string::npos) << said;
+  EXPECT_EQ(r.step, 20);
+  EXPECT_EQ(files(), before);
+}
+
 TEST(train, accumulation__sees_the_same_images_and_noise) {
   const Folder folder;
   TrainConfig one = toy_config(folder / "one"), two = toy_config(folder / "two");

@@ -58,13 +58,14 @@ std::string put_aside(const std::string& path) {
 }  // namespace
 
 std::string metrics_json(const StepMetrics& m) {
-  return Json{{"step", m.step},
-              {"loss", m.loss},
-              {"lr", m.lr},
-              {"grad_norm", m.grad_norm},
-              {"images_per_second", m.images_per_second},
-              {"seconds", m.seconds}}
-      .dump();
+  Json j{{"step", m.step},
+         {"loss", m.loss},
+         {"lr", m.lr},
+         {"grad_norm", m.grad_norm},
+         {"images_per_second", m.images_per_second},
+         {"seconds", m.seconds}};
+  for (const NamedNumber& n : m.told) j[std::string(n.name)] = n.value;
+  return j.dump();
 }
 
 std::string metrics_json(int64_t step, std::span<const NamedNumber> numbers) {
@@ -106,11 +107,15 @@ MetricsLog::MetricsLog(const std::string& folder, int64_t step, bool tensorboard
 
 void MetricsLog::add(const StepMetrics& m) {
   add_line(metrics_json(m));
-  const NamedNumber numbers[] = {{"train/loss", m.loss},
-                                 {"train/lr", m.lr},
-                                 {"train/grad_norm", m.grad_norm},
-                                 {"train/images_per_second", m.images_per_second}};
-  if (board_) board_->scalars(m.step, numbers);
+  if (!board_) return;
+  std::vector<NamedNumber> numbers = {{"train/loss", m.loss},
+                                      {"train/lr", m.lr},
+                                      {"train/grad_norm", m.grad_norm},
+                                      {"train/images_per_second", m.images_per_second}};
+  std::vector<std::string> names;
+  for (const NamedNumber& n : m.told) names.push_back("train/" + std::string(n.name));
+  for (size_t i = 0; i < names.size(); ++i) numbers.push_back({names[i], m.told[i].value});
+  board_->scalars(m.step, numbers);
 }
 
 void MetricsLog::add(int64_t step, std::span<const NamedNumber> numbers) {
@@ -162,8 +167,9 @@ std::string progress_line(const Progress& p) {
     out += fmt::format("  validation {:.4f}", p.validation.loss);
     if (p.validation.step != p.now.step) out += fmt::format(" (step {})", p.validation.step);
   }
-  out += fmt::format("  grad {:.3g}  lr {:.3g}  {:.{}f} img/s", p.now.grad_norm, p.now.lr, rate,
-                     rate < 10 ? 2 : 0);
+  out += fmt::format("  grad {:.3g}  lr {:.3g}", p.now.grad_norm, p.now.lr);
+  for (const NamedNumber& n : p.now.told) out += fmt::format("  {} {:.3g}", n.name, n.value);
+  out += fmt::format("  {:.{}f} img/s", rate, rate < 10 ? 2 : 0);
   if (p.seconds_left >= 0) out += "  left " + duration_text(p.seconds_left);
   out +=
       fmt::format("  memory {:.0f} MB (plan {:.0f})", static_cast<double>(resident_bytes()) * 1e-6,

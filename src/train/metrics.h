@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "io/file.h"
 #include "train/tensorboard.h"
@@ -18,7 +19,8 @@ struct StepMetrics {
   double lr = 0;
   double grad_norm = 0;
   double images_per_second = 0;
-  double seconds = 0;  // of the whole run, without pauses
+  double seconds = 0;                  // of the whole run, without pauses
+  std::vector<NamedNumber> told = {};  // by the optimiser
 };
 
 // One JSON object, without a newline. Numbers keep every bit.
@@ -86,7 +88,8 @@ struct Progress {
   int64_t plan_bytes = 0;    // planned peak of the step
 };
 // "step 1200/5000  loss 0.1234  validation 0.1301 (step 1180)  grad 0.31  lr 2e-04  512 img/s  left
-// 1h02m  memory 812 MB (plan 640)"; the second step only where it is not the line's
+// 1h02m  memory 812 MB (plan 640)"; the second step only where it is not the line's; behind lr what
+// the optimiser tells, as "d 3.1e-05"
 std::string progress_line(const Progress& p);
 
 // Resident memory of this process, bytes; 0 where unknown.

@@ -40,6 +40,9 @@ struct StepNumber {
 struct RunNumber {
   std::string name;
   double begin = 0;
+  // Told with each step under this name, as `value` of what is kept; "": it is not.
+  std::string_view told = {};
+  double (*value)(const OptimizerSettings& s, double kept) = nullptr;
 };
 
 // One weight, or a rank's part of it.
@@ -75,12 +78,17 @@ struct Survey {
 struct Optimizer {
   std::string name;  // as --optimizer has it
   std::string help;
-  double beta2 = 0;  // where the settings leave it open
+  std::vector<std::string_view> reads;  // of beta1, beta2 and eps
+  double beta2 = 0;                     // where the settings leave it open
   std::vector<StateRule> states;
   std::vector<StepNumber> numbers = {};
   // Ranks may update parts of weights, which are multiples of so many elements; what is kept of a
   // part is as large a part of what is kept of the weight. 0: an update reads a whole weight.
   int64_t grain = 1;
+  // Its own, with their defaults. Null: it has none.
+  std::vector<Option> (*options)() = nullptr;
+  // Of these a run that goes on keeps its own: what is kept of it is a multiple of them.
+  std::vector<std::string_view> fixed_options = {};
   // Throws Error, naming the option and the number, for settings that it does not take.
   // Null: it has no options.
   void (*check)(const OptimizerSettings&) = nullptr;
@@ -98,6 +106,12 @@ std::vector<StepNumber> bias_corrections();
 const std::vector<const Optimizer*>& all_optimizers();
 std::vector<std::string> optimizer_names();
 std::string optimizer_help();  // each with its own help
+// The names of those that read a setting: "adamw, adamw8bit, prodigy".
+std::string readers_of(std::string_view setting);
+// What beta2 is where it is left open, and of which: "0.999 (adamw, ...), 0.99 (...)".
+std::string usual_beta2_help();
+// The rates of those that have one of their own: "1 (prodigy)".
+std::string own_rates_help();
 // Throws Error, with the names, for an unknown one.
 const Optimizer& find_optimizer(std::string_view name);
 void check(const Optimizer& o, const OptimizerSettings& s);

@@ -56,6 +56,10 @@ std::string sample_file(const std::string& folder, int64_t step) {
   return (fs::path(folder) / "samples" / name).string();
 }
 
+std::string sample_model(const std::string& folder) {
+  return (fs::path(folder) / "samples" / "model").string();
+}
+
 std::optional<int64_t> step_of_sample(std::string_view name) {
   constexpr std::string_view prefix = "step-", suffix = ".png";
   if (!name.starts_with(prefix) || !name.ends_with(suffix)) return {};
@@ -163,6 +167,7 @@ RunLock begin_run_folder(const std::string& folder, bool overwrite,
     }
     if (half_written(name) || (overwrite && belongs_to_run(name))) gone.push_back(e.path());
   }
+  remove_abandoned(sample_model(folder));
   const fs::path samples = fs::path(folder) / "samples";
   if (fs::is_directory(samples)) {
     for (const auto& e : fs::directory_iterator(samples)) {

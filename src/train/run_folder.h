@@ -13,6 +13,8 @@ namespace ebb::train {
 
 // The picture of a step that sample_every asks for.
 std::string sample_file(const std::string& folder, int64_t step);
+// Under whose temporary names a model is written for such a picture, and removed behind it.
+std::string sample_model(const std::string& folder);
 // The step of such a picture by its name alone; none for other files.
 std::optional<int64_t> step_of_sample(std::string_view name);
 

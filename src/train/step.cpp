@@ -191,7 +191,11 @@ void make_survey(Graph& g, const Gradients& of, std::vector<UpdateInputs>& weigh
                                                   .lr = s.lr,
                                                   .clip = s.clip,
                                                   .settings = o.settings});
-  for (size_t k = 0; k < after.size(); ++k) g.update(survey.kept[k].name, after[k]);
+  for (size_t k = 0; k < after.size(); ++k) {
+    const RunNumber& n = survey.kept[k];
+    g.update(n.name, after[k]);
+    if (!n.told.empty()) g.output("told." + std::string(n.told), after[k]);
+  }
   for (UpdateInputs& in : weights) in.run_after = after;
 }
 
@@ -289,6 +293,18 @@ Reports read_reports(const NamedTensors& outputs) {
     fastest = std::min(fastest, at(r, 2));
   }
   out.waiting = at(out.slowest, 2) - fastest;
+  return out;
+}
+
+std::vector<NamedNumber> told_numbers(const NamedTensors& outputs, const StepOptions& o) {
+  std::vector<NamedNumber> out;
+  const Optimizer& optimizer = find_optimizer(o.optimizer);
+  if (!optimizer.survey) return out;
+  for (const RunNumber& n : optimizer.survey->kept)
+    if (!n.told.empty()) {
+      const Tensor& kept = outputs.find("told." + std::string(n.told))->second;
+      out.push_back({n.told, n.value(o.settings, kept.span<float>()[0])});
+    }
   return out;
 }
 

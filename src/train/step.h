@@ -18,6 +18,7 @@
 #include "train/optimizer.h"
 #include "train/schedule.h"
 #include "train/split.h"
+#include "train/tensorboard.h"
 
 namespace ebb::train {
 
@@ -79,6 +80,9 @@ struct Reports {
   double waiting = 0;    // seconds by which it did longer than the fastest
 };
 Reports read_reports(const NamedTensors& outputs);
+
+// What the optimiser tells of a step (RunNumber::told), from its outputs.
+std::vector<NamedNumber> told_numbers(const NamedTensors& outputs, const StepOptions& options);
 
 // The names of the sources that a step trains.
 std::vector<std::string> trained_params(const Graph& g);

@@ -161,10 +161,11 @@ Updated update(const UpdateInputs& in) {
 const Optimizer& adafactor() {
   static const Optimizer o{.name = "adafactor",
                            .help = "means of rows and columns for AdamW's states, no momentum",
-                           .beta2 = 0.999,
+                           .reads = {},
                            .states = {{"v.", whole}, {"v_row.", of_rows}, {"v_col.", of_columns}},
                            .numbers = {{"decay", decay}, {"rate", relative_rate}},
                            .grain = 0,
+                           .options = describe<Options>,
                            .check = check_options,
                            .rate = usual_rate,
                            .update = update};

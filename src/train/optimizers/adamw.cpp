@@ -27,6 +27,7 @@ Updated update(const UpdateInputs& in) {
 const Optimizer& adamw() {
   static const Optimizer o{.name = "adamw",
                            .help = "Adam with decoupled weight decay",
+                           .reads = {"beta1", "beta2", "eps"},
                            .beta2 = 0.999,
                            .states = {{"m."}, {"v."}},
                            .numbers = bias_corrections(),

@@ -94,6 +94,7 @@ Updated update(const UpdateInputs& in) {
 const Optimizer& adamw8bit() {
   static const Optimizer o{.name = "adamw8bit",
                            .help = "AdamW with moments of 8 bits, a quarter of its states",
+                           .reads = {"beta1", "beta2", "eps"},
                            .beta2 = 0.999,
                            .states = {{"m.", whole_moment},
                                       {"v.", whole_moment},

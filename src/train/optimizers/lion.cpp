@@ -38,6 +38,7 @@ Updated update(const UpdateInputs& in) {
 const Optimizer& lion() {
   static const Optimizer o{.name = "lion",
                            .help = "the sign of a momentum: one state, and steps of one size",
+                           .reads = {"beta1", "beta2"},
                            .beta2 = 0.99,
                            .states = {{"m."}},
                            .update = update};

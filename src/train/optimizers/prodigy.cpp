@@ -63,6 +63,11 @@ double correction(const OptimizerSettings& s, double t) {
   return std::sqrt(one_minus(s.beta2, t)) / one_minus(s.beta1, t);
 }
 
+// The rate that is found, which lr multiplies: what is kept of it is a multiple of d0.
+double rate_found(const OptimizerSettings& s, double ratio) {
+  return ratio * options_of<Options>(s).d0;
+}
+
 enum State : size_t { m_, v_, s_, p0_ };
 enum Run : size_t { ratio_, largest_, numerator_ };
 
@@ -151,12 +156,17 @@ const Optimizer& prodigy() {
   static const Optimizer o{
       .name = "prodigy",
       .help = "AdamW that finds its learning rate, which --lr multiplies; twice the states",
+      .reads = {"beta1", "beta2", "eps"},
       .beta2 = 0.999,
       .states = {{"m."}, {"v."}, {"s."}, {"p0.", nullptr, StateRule::Begin::weight}},
       .numbers = {{"correction", correction}},
+      .options = describe<Options>,
+      .fixed_options = {"d0"},
       .check = check_options,
       .rate = [](const OptimizerSettings&) { return std::optional<double>(1); },
-      .survey = Survey{.kept = {{"prodigy.d", 1}, {"prodigy.d_max", 1}, {"prodigy.numerator", 0}},
+      .survey = Survey{.kept = {{"prodigy.d", 1, "d", rate_found},
+                                {"prodigy.d_max", 1},
+                                {"prodigy.numerator", 0}},
                        .of_weight = of_weight,
                        .of_all = of_all},
       .update = update};

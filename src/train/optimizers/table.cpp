@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "train/optimizer.h"
 
 #define X(name)                        \
@@ -34,6 +36,50 @@ std::string optimizer_help() {
   for (const Optimizer* o : all_optimizers())
     out += str(out.empty() ? "" : "; ", o->name, ": ", o->help);
   return out;
+}
+
+namespace {
+
+// "value (name, name), value (name)", values in the order in which they come first.
+std::string grouped(const std::function<std::optional<double>(const Optimizer&)>& value) {
+  std::vector<std::pair<double, std::string>> groups;
+  for (const Optimizer* o : all_optimizers()) {
+    const auto v = value(*o);
+    if (!v) continue;
+    const auto same = std::ranges::find(groups, *v, &std::pair<double, std::string>::first);
+    if (same == groups.end())
+      groups.emplace_back(*v, o->name);
+    else
+      same->second += ", " + o->name;
+  }
+  return separated(groups, ", ", [](const auto& g) { return str(g.first, " (", g.second, ")"); });
+}
+
+bool reads(const Optimizer& o, std::string_view setting) {
+  return std::ranges::find(o.reads, setting) != o.reads.end();
+}
+
+}  // namespace
+
+std::string readers_of(std::string_view setting) {
+  std::vector<std::string> out;
+  for (const Optimizer* o : all_optimizers())
+    if (reads(*o, setting)) out.push_back(o->name);
+  return separated(out, ", ");
+}
+
+std::string usual_beta2_help() {
+  return grouped([](const Optimizer& o) -> std::optional<double> {
+    if (!reads(o, "beta2")) return {};
+    return o.beta2;
+  });
+}
+
+std::string own_rates_help() {
+  return grouped([](const Optimizer& o) -> std::optional<double> {
+    if (!o.rate) return {};
+    return o.rate({});
+  });
 }
 
 const Optimizer& find_optimizer(std::string_view name) {

@@ -171,6 +171,7 @@ FieldTexts fixed_settings(Options& o) {
   for (const Field& f : network_fields(o)) out.emplace_back(f.name, field_text(f));
   out.emplace_back("augment", o.train.augment > 0 ? "above 0" : "0");
   out.emplace_back("optimizer", o.train.optimizer);
+  out.emplace_back("optimizer_options", train::fixed_options(o.train));
   return out;
 }
 
