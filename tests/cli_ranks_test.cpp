@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/safetensors.h"
+#include "support/mpirun.h"
 #include "support/program.h"
 #include "support/toy_run.h"
 
@@ -17,17 +18,11 @@ using testing::Output;
 using testing::run_command;
 namespace fs = std::filesystem;
 
-// Ranks that wait let others have the processors.
-constexpr const char* mpirun =
-    "mpirun --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 ";
-
 class CliRanks : public testing::Program {
  protected:
   void SetUp() override {
     testing::Program::SetUp();
-    if (run_command("command -v mpirun").code != 0) GTEST_SKIP() << "there is no mpirun";
-    if (!fs::exists(fs::path(testing::program_path()).parent_path() / "libebb_mpi.so"))
-      GTEST_SKIP() << "built without MPI";
+    if (const std::string why = testing::no_mpirun(); !why.empty()) GTEST_SKIP() << why;
     Tensor picture(DType::u8, {8, 8, 3});
     for (int i = 0; i < 16; ++i) {
       for (size_t k = 0; k < 192; ++k)
@@ -45,7 +40,7 @@ class CliRanks : public testing::Program {
                folder_ / "data", "' --out '", out(name), "' ", flags);
   }
   static std::string on(int ranks, const std::string& words) {
-    return str(mpirun, "-n ", ranks, " ", words);
+    return testing::on_ranks(ranks, words);
   }
   // The tensors of the state of a step, by name.
   std::map<std::string, std::vector<float>> state(const std::string& name, int64_t step) const {
@@ -139,8 +134,8 @@ TEST_F(CliRanks, loss_that_is_not_finite__is_one_error_of_all) {
 }
 
 TEST_F(CliRanks, settings_that_differ__are_refused_with_the_difference) {
-  const Output two = run_command(str(mpirun, "-n 1 ", words("run", "--steps 4 --lr 0.001"),
-                                     " : -n 1 ", words("run", "--steps 4 --lr 0.002")));
+  const Output two = run_command(str(on(1, words("run", "--steps 4 --lr 0.001")), " : -n 1 ",
+                                     words("run", "--steps 4 --lr 0.002")));
   EXPECT_NE(two.code, 0);
   EXPECT_NE(two.text.find("lr"), two.text.npos) << two.text;
   EXPECT_NE(two.text.find("0.002"), two.text.npos) << two.text;

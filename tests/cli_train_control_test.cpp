@@ -137,6 +137,10 @@ TEST_F(cli_train_control, images_that_do_not_fit_their_pictures__are_errors_with
   const std::string folder = maps();
   fs::remove(folder + "/2.png");
   says("has no PNG, JPEG or WebP picture of the name '2'  for ");
+  // which is told before the checkpoint is read
+  const std::string early = error_line(train_of(
+      folder_ / "maps/1.png", "x", "--steps 1 --train controlnet --control-images " + folder));
+  EXPECT_NE(early.find("picture of the name '2'"), std::string::npos) << early;
   put_map(folder + "/2.png", {64, 64, 3});
   says("must have the shape of the picture, to a tenth (64x64, the picture 96x64)  ");
   put_file(folder + "/2.png", "no picture");

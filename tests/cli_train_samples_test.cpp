@@ -113,6 +113,59 @@ TEST_F(cli_train_samples, of_a_whole_network_and_of_an_embedding__are_drawn_too)
   EXPECT_FALSE(same(word, generated(whole(), "zorro", 0)));
 }
 
+TEST_F(cli_train_samples, of_a_control_network__are_drawn_with_its_images) {
+  const std::string flags = str("--train controlnet --control-images ", data(),
+                                " --steps 2 --lr 0.01 --save-dtype f32 --sample-every 2 "
+                                "--sample-pictures 1 ");
+  const Output given =
+      run_program(train("given", str(flags, "--sample-prompts 'fox;fox' --sample-controls '",
+                                     data(), "/0.png;", data(), "/1.png'")));
+  ASSERT_EQ(given.code, 0) << given.text;
+  const Tensor grid = io::read_image(sample("given", 2));
+  for (int i : {0, 1}) {
+    const std::string control =
+        str(" --control none=", data(), "/", i, ".png --control-model ", model("given", 2));
+    EXPECT_LE(difference(cut(grid, i, 0), generated(whole() + control, "fox", 0)), 1) << i;
+  }
+  EXPECT_FALSE(same(cut(grid, 0, 0), cut(grid, 1, 0)));
+  // first captions, each with the image of its picture
+  const Output first = run_program(train("first", flags));
+  ASSERT_EQ(first.code, 0) << first.text;
+  const Tensor second = generated(
+      str(whole(), " --control none=", data(), "/1.png --control-model ", model("first", 2)),
+      "a fox, number 1, in snow", 0);
+  EXPECT_LE(difference(cut(io::read_image(sample("first", 2)), 1, 0), second), 1);
+}
+
+TEST_F(cli_train_samples, that_cannot_be_drawn__are_told_and_left) {
+  const std::string flags =
+      str(lora, "--sample-every 1 --sample-pictures 16 --sample-prompts fox ");
+  // of numbers that f16 does not hold no file can be made, as where memory runs out
+  const Output far = run_program(train(
+      "far", "--adapter lora --rank 4 --steps 2 --lr 1e5 --checkpoint-every 0 --sample-every 1 "));
+  EXPECT_NE(far.text.find("no samples of step 1: "), std::string::npos) << far.text;
+  EXPECT_NE(far.text.find("has numbers beyond f16"), std::string::npos) << far.text;
+  EXPECT_NE(far.text.find("step 2/2"), std::string::npos) << far.text;
+  EXPECT_FALSE(std::filesystem::exists(sample("far", 1)));
+  // the end that is asked for while they are drawn
+  const std::string run = str("'", program_path(), "' ", train("run", flags + "--steps 9999"));
+  const Output stopped = run_command(str(
+      "{ ", run, " & p=$!; for i in $(seq 600); do ls '", folder_ / "run",
+      "/samples' 2>/dev/null | grep -q tmp && break; sleep 0.05; done; kill -TERM $p; wait $p; }"));
+  EXPECT_EQ(stopped.code, 143) << stopped.text;
+  EXPECT_NE(stopped.text.find("no samples of step 1: the run ends"), std::string::npos)
+      << stopped.text;
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "run/samples"));
+  // what a kill leaves there goes with the next start
+  std::filesystem::create_directories(folder_ / "run/samples/model.tmp-123-0");
+  put_file(folder_ / "run/samples/model.tmp-123-0/model.safetensors", "half");
+  const Output on =
+      run_program(str("train --resume --steps 3 --sample-pictures 1 --out ", folder_ / "run"));
+  ASSERT_EQ(on.code, 0) << on.text;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run/samples/model.tmp-123-0"));
+  EXPECT_TRUE(std::filesystem::exists(sample("run", 3)));
+}
+
 TEST_F(cli_train_samples, mistakes__are_one_error_before_anything_is_made) {
   const auto line = [&](const std::string& flags) {
     return error_line(train("run", str(lora, "--steps 1 ", flags)));
@@ -136,9 +189,17 @@ TEST_F(cli_train_samples, mistakes__are_one_error_before_anything_is_made) {
   EXPECT_NE(error_line(train("run", "--train autoencoder --sample-every 1 --steps 1"))
                 .find("is of denoisers"),
             std::string::npos);
-  EXPECT_NE(error_line(train("run", str("--train controlnet --control-images ", data(),
-                                        " --sample-every 1 --steps 1")))
-                .find("is not there for control networks yet"),
+  const auto control = [&](const std::string& flags) {
+    return error_line(train("run", str("--train controlnet --control-images ", data(),
+                                       " --sample-every 1 --steps 1 ", flags)));
+  };
+  EXPECT_NE(control("--sample-prompts fox").find("want --sample-controls"), std::string::npos);
+  const std::string two = str("'", data(), "/0.png;", data(), "/1.png'");
+  EXPECT_NE(control(str("--sample-prompts 'a;b;c' --sample-controls ", two))
+                .find("one for each of the prompts (2, and 3 prompts)"),
+            std::string::npos);
+  EXPECT_NE(line("--sample-every 1 --sample-prompts fox --sample-controls " + two)
+                .find("by a control network (--train controlnet)"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }

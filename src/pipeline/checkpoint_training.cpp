@@ -9,8 +9,10 @@
 #include "base/random.h"
 #include "pipeline/convert.h"
 #include "pipeline/finetune.h"
+#include "pipeline/held_out_pictures.h"
 #include "pipeline/init_image.h"
 #include "pipeline/train_autoencoder.h"
+#include "pipeline/train_control.h"
 
 namespace ebb {
 namespace {
@@ -59,10 +61,22 @@ DiffusionConfig of_sampling(DiffusionConfig d) {
   return d;
 }
 
+// What names alone tell of the data, before the checkpoint is read, which may take long.
+void check_data(const FinetuneRequest& r) {
+  train::check_captioned(r.train.data);
+  const auto check = [](std::string_view subject, const std::string& data) {
+    as_errors_of(subject, "data: ", [&] { train::check_captioned(data); });
+  };
+  if (!r.config.prior.empty()) check("prior: ", r.config.prior);
+  if (names_pictures(r.train.validation)) check("validation: ", r.train.validation);
+  if (r.config.trains("controlnet")) check_control_images(r);
+}
+
 }  // namespace
 
 std::unique_ptr<CheckpointTraining> begin_training(FinetuneRequest request,
                                                    const Context& context) {
+  check_data(request);
   if (request.config.trains("autoencoder"))
     return std::make_unique<AutoencoderTraining>(std::move(request), context);
   return std::make_unique<Finetune>(std::move(request), context);
@@ -110,13 +124,60 @@ void put_row(Tensor& to, int64_t row, const Tensor& value) {
               static_cast<size_t>(bytes));
 }
 
-std::vector<train::PictureSize> TrainPictures::sizes() const {
+std::vector<int64_t> TrainPictures::trained() const {
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < std::ssize(data.pictures); ++i)
+    if (!data.pictures[static_cast<size_t>(i)].held_out) out.push_back(i);
+  return out;
+}
+
+PictureBatch batch_of(const train::BucketOrder& order, int64_t number, const train::Split& split) {
+  const auto all = order.at(number);
+  const int64_t n = std::ssize(all.pictures), share = n / split.ranks, begin = split.rank * share;
+  return {.bucket = all.bucket,
+          .pictures = {all.pictures.begin() + begin, all.pictures.begin() + begin + share},
+          .first = number * n + begin};
+}
+
+std::vector<train::PictureSize> sizes_of(const train::BucketOrder& order) {
   std::vector<train::PictureSize> out;
-  for (const auto& b : order->buckets()) out.push_back(b.size);
+  for (const auto& b : order.buckets()) out.push_back(b.size);
   std::ranges::stable_sort(out, std::greater(),
                            [](train::PictureSize s) { return s.width * s.height; });
   return out;
 }
+
+namespace {
+
+// Says which sizes there are.
+void make_order(TrainPictures& to, const FinetuneRequest& r) {
+  const train::TrainConfig& c = r.train;
+  std::vector<train::BucketOrder::Item> items, held;
+  for (const train::CaptionedPicture& p : to.data.pictures) {
+    try {
+      to.fits.push_back(
+          train::fit_of({.width = p.width, .height = p.height}, r.config.bucket_options()));
+    } catch (const Error& e) {
+      fail(e.what(), "  ", p.name);
+    }
+    items.push_back({to.fits.back().bucket, p.held_out ? 0 : p.repeats});
+    held.push_back({to.fits.back().bucket, p.held_out ? 1 : 0});
+  }
+  const auto trained = std::ssize(to.trained());
+  to.order = std::make_unique<train::BucketOrder>(items, c.micro_batch(), c.seed);
+  if (trained < std::ssize(items))
+    to.held_out = std::make_unique<train::BucketOrder>(held, c.micro_batch(), c.seed);
+  std::string sizes;
+  for (const auto& b : to.order->buckets())
+    sizes += str(sizes.empty() ? "" : ", ", b.size.width, "x", b.size.height, " (",
+                 b.pictures.size(), ")");
+  const int64_t filling = to.order->filling();
+  r.say(str(trained, " pictures in ", to.order->buckets().size(), " buckets: ", sizes,
+            "; an epoch is ", to.order->batches(), " batches",
+            filling > 0 ? str(", filled up by ", filling, " pictures") : ""));
+}
+
+}  // namespace
 
 TrainPictures read_train_pictures(FinetuneRequest& r, const std::string& cache) {
   const train::TrainConfig& c = r.train;
@@ -128,35 +189,22 @@ TrainPictures read_train_pictures(FinetuneRequest& r, const std::string& cache) 
         data,
         {.needs_captions = f.caption_prefix.empty(),
          .reads_captions = captions,
-         .threads = c.threads,
+         .threads = r.threads,
          .between = r.between,
          .progress = [&](int64_t done, int64_t all) { r.progress("reads pictures", done, all); },
          .index = (std::filesystem::path(cache) / index).string()});
   };
   out.data = read(c.data, "pictures.jsonl");
+  const std::string held_out = hold_out(out.data, c.validation, [&](const std::string& path) {
+    return as_errors_of("validation: ", "data: ", [&] { return read(path, "validation.jsonl"); });
+  });
   if (!f.prior.empty()) add_prior(out.data, read(f.prior, "prior.jsonl"), r);
   for (const std::string& w : out.data.warnings) r.say(w);
+  if (!held_out.empty()) r.say(held_out);
   keep(f.base_data, hash_of(out.data, captions),
        captions ? "the data (pictures, captions or repeats)" : "the data (pictures or repeats)",
        c.data);
-  std::vector<train::BucketOrder::Item> items;
-  for (const train::CaptionedPicture& p : out.data.pictures) {
-    try {
-      out.fits.push_back(train::fit_of({.width = p.width, .height = p.height}, f.bucket_options()));
-    } catch (const Error& e) {
-      fail(e.what(), "  ", p.name);
-    }
-    items.push_back({out.fits.back().bucket, p.repeats});
-  }
-  out.order = std::make_unique<train::BucketOrder>(items, c.micro_batch(), c.seed);
-  std::string sizes;
-  for (const auto& b : out.order->buckets())
-    sizes += str(sizes.empty() ? "" : ", ", b.size.width, "x", b.size.height, " (",
-                 b.pictures.size(), ")");
-  const int64_t filling = out.order->filling();
-  r.say(str(out.data.pictures.size(), " pictures in ", out.order->buckets().size(),
-            " buckets: ", sizes, "; an epoch is ", out.order->batches(), " batches",
-            filling > 0 ? str(", filled up by ", filling, " pictures") : ""));
+  make_order(out, r);
   return out;
 }
 

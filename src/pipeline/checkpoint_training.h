@@ -25,6 +25,10 @@ struct FinetuneRequest {
   train::TrainConfig train;
   FinetuneConfig config;
   std::vector<std::pair<std::string, std::string>> diffusion;  // fields instead of the checkpoint's
+  // Of a run of several ranks: how it is split. Threads of this process that decode; 0: all that it
+  // may use.
+  train::Split split = {};
+  int64_t threads = 0;
   std::function<void(std::string_view)> say;
   std::function<void()> between = [] {};  // called often while data is prepared; may throw
   // Of pictures that are decoded, and of pictures and captions that are encoded: `what` is done.
@@ -46,18 +50,18 @@ std::unique_ptr<CheckpointTraining> begin_training(FinetuneRequest request, cons
 
 // ---- for them ------------------------------------------------------------------------------
 
-// What `open` gives; errors of what opens checkpoints, which speaks of generating with them, speak
-// of training.
-auto of_training(auto&& open) {
+// What `open` gives; errors that begin with `other` begin with `subject`.
+auto as_errors_of(std::string_view subject, std::string_view other, auto&& open) {
   try {
     return open();
   } catch (const Error& e) {
-    constexpr std::string_view other = "generate: ";
     const std::string what = e.what();
     if (typeid(e) != typeid(Error) || !what.starts_with(other)) throw;
-    fail("train: ", what.substr(other.size()));
+    fail(subject, what.substr(other.size()));
   }
 }
+// Errors of what opens checkpoints, which speaks of generating with them, speak of training.
+auto of_training(auto&& open) { return as_errors_of("train: ", "generate: ", open); }
 // Where the resolution is open, the request takes that of the checkpoint.
 CheckpointParts open_checkpoint(FinetuneRequest& request);
 // f32 in the network's layout. Throws Error.
@@ -70,12 +74,24 @@ std::string cache_folder(const FinetuneRequest& request);
 void put_row(Tensor& to, int64_t row, const Tensor& value);
 
 struct TrainPictures {
-  train::Captioned data;
+  train::Captioned data;         // also those that are held out
   std::vector<train::Fit> fits;  // by picture
   std::unique_ptr<train::BucketOrder> order;
+  std::unique_ptr<train::BucketOrder> held_out;  // null: none is
 
-  std::vector<train::PictureSize> sizes() const;  // of the buckets, the largest first
+  std::vector<int64_t> trained() const;  // those that are not held out
 };
+// Of the buckets, the largest first.
+std::vector<train::PictureSize> sizes_of(const train::BucketOrder& order);
+
+// What a rank computes of a batch.
+struct PictureBatch {
+  train::PictureSize bucket;
+  std::vector<int64_t> pictures;  // a row each
+  int64_t first = 0;              // number of the first row's image in the run
+  bool measured = false;          // held-out pictures, which come as they are: nothing is mirrored
+};
+PictureBatch batch_of(const train::BucketOrder& order, int64_t number, const train::Split& split);
 // Says what was read. Throws Error.
 TrainPictures read_train_pictures(FinetuneRequest& request, const std::string& cache);
 

@@ -14,6 +14,7 @@
 #include "pipeline/control.h"
 #include "pipeline/control_names.h"
 #include "pipeline/finetune_metadata.h"
+#include "pipeline/held_out_pictures.h"
 #include "pipeline/loras.h"
 #include "pipeline/text_in_loss.h"
 #include "pipeline/train_control.h"
@@ -36,11 +37,16 @@ void check_conditions(const LoadedModel& m, const std::string& file) {
 }
 
 // Bytes of latents and text states that stay in memory: as many MiB as are asked for, but at most
-// half of what training leaves of the machine's memory.
-int64_t cache_memory(const nn::Weights& weights, const train::TrainConfig& c) {
-  const int64_t left =
-      free_host_memory() - train::training_bytes(weights, train::find_optimizer(c.optimizer));
+// half of what training leaves of the machine's memory, of which each rank has its share.
+int64_t cache_memory(const nn::Weights& weights, const train::TrainConfig& c, int64_t ranks) {
+  const int64_t left = free_host_memory() / ranks -
+                       train::training_bytes(weights, train::find_optimizer(c.optimizer));
   return std::clamp<int64_t>(left / 2 >> 20, 0, c.cache) << 20;
+}
+
+// Of a row of a batch.
+size_t picture_at(const PictureBatch& of, int64_t row) {
+  return static_cast<size_t>(of.pictures[static_cast<size_t>(row)]);
 }
 
 }  // namespace
@@ -54,8 +60,7 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
       writer_(request_),
       context_(context) {
   check_conditions(parts_.denoiser, c_.model);
-  if (c_.sample_every > 0 && !f_.sample_prompts.empty())  // mistakes are told before work begins
-    begin_samples(sample_prompts(f_.sample_prompts), text::PromptSyntax::a1111);
+  if (c_.sample_every > 0 && !f_.sample_prompts.empty()) begin_samples();
   keep(f_.base, hash_text(*parts_.denoiser.weights), "the checkpoint", c_.model);
   latents_ = std::make_unique<TrainLatents>(parts_, context, cache_);
   const TextForm form = f_.encodes_text() ? TextForm::tokens : TextForm::states;
@@ -63,15 +68,14 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
   texts_ = of_training(
       [&] { return std::make_unique<TrainTexts>(parts_, context, cache_, form, vectors); });
   read_weights();
-  cache_.set_memory(cache_memory(weights_, c_));
+  cache_.set_memory(cache_memory(weights_, c_, request_.split.ranks));
   keep(f_.base_encoders, str(fnv1a(latents_->settings()), ' ', fnv1a(texts_->settings())),
        "the autoencoder or a text encoder", c_.model);
   pictures_ = read_train_pictures(request_, cache_.folder());
-  if (c_.sample_every > 0 && !samples_)
-    begin_samples(first_captions(), text::PromptSyntax::diffusers);  // as captions are trained
   if (f_.trains("embedding")) check_embedded_captions();
   if (f_.trains("controlnet"))
     control_images_ = read_control_images(request_, pictures_.data, cache_.folder());
+  if (c_.sample_every > 0 && !samples_) begin_samples_of_captions();
   encode_all();
 }
 
@@ -161,7 +165,7 @@ void Finetune::check_embedded_captions() const {
   int64_t with = 0, all = 0;
   std::string first;
   for (const train::CaptionedPicture& p : pictures_.data.pictures) {
-    if (p.prior) continue;
+    if (p.prior || p.held_out) continue;
     for (const std::string& caption : p.captions) {
       const bool has =
           small_letters(f_.caption_prefix + ' ' + caption).find(name) != std::string::npos;
@@ -191,25 +195,33 @@ std::map<std::string, double> Finetune::rates() const {
   return out;
 }
 
+// Neither dropped nor shuffled.
+train::CaptionOptions Finetune::whole_captions() const { return {.prefix = f_.caption_prefix}; }
+
+// Whether something was made, and not kept already.
+bool Finetune::encode(size_t k) {
+  const train::CaptionedPicture& p = pictures_.data.pictures[k];
+  const int64_t before = cache_.made();
+  latents_->of(p, pictures_.fits[k], false);
+  if (c_.flip && !p.held_out) latents_->of(p, pictures_.fits[k], true);
+  if (!f_.shuffle_tags || p.held_out)
+    for (const std::string& caption : p.captions)
+      texts_->of(train::caption_of(caption, whole_captions(), c_.seed, 0), pictures_.fits[k].bucket,
+                 true);
+  return cache_.made() > before;
+}
+
+// Each rank begins at another place, and finds made by others what comes behind its share.
 void Finetune::encode_all() {
   const auto count = std::ssize(pictures_.data.pictures);
+  const int64_t begin = count * request_.split.rank / request_.split.ranks;
   empty_ = texts_->of("", pictures_.order->buckets().front().size, true);
   if (!f_.shuffle_tags && f_.caption_dropout > 0)
     for (const auto& b : pictures_.order->buckets()) texts_->of("", b.size, true);
   for (int64_t i = 0; i < count; ++i) {
-    const auto k = static_cast<size_t>(i);
-    const train::CaptionedPicture& p = pictures_.data.pictures[k];
-    const int64_t before = cache_.made();
-    latents_->of(p, pictures_.fits[k], false);
-    if (c_.flip) latents_->of(p, pictures_.fits[k], true);
-    if (!f_.shuffle_tags) {
-      train::CaptionOptions whole = f_.caption_options();
-      whole.dropout = 0;
-      for (const std::string& caption : p.captions)
-        texts_->of(train::caption_of(caption, whole, c_.seed, 0), pictures_.fits[k].bucket, true);
-    }
+    const bool fresh = encode(static_cast<size_t>((begin + i) % count));
     request_.between();
-    if (cache_.made() > before) request_.progress("encodes pictures and captions", i + 1, count);
+    if (fresh) request_.progress("encodes pictures and captions", i + 1, count);
   }
   latents_->release();
   if (!f_.shuffle_tags) texts_->release();
@@ -220,15 +232,17 @@ void Finetune::encode_all() {
 
 // ---- batches -------------------------------------------------------------------------------
 
-void Finetune::add_latents(NamedTensors& to, int64_t row, int64_t picture, int64_t image) {
-  const auto k = static_cast<size_t>(picture);
-  const bool mirrored = c_.flip && train::flips(c_.seed, image);
+void Finetune::add_latents(NamedTensors& to, const PictureBatch& of, int64_t row) {
+  const size_t k = picture_at(of, row);
+  const int64_t image = of.first + row;
+  const bool mirrored = c_.flip && !of.measured && train::flips(c_.seed, image);
   const NamedTensors posterior =
       latents_->of(pictures_.data.pictures[k], pictures_.fits[k], mirrored);
   Tensor latent = posterior.at("mean");
   if (const auto deviation = posterior.find("deviation"); deviation != posterior.end()) {
     std::vector<float> noise(static_cast<size_t>(latent.numel() + 3) / 4 * 4);
-    fill_normal({c_.seed, static_cast<uint64_t>(image), 0, random_use("latent")}, 0, noise);
+    const uint32_t step = of.measured ? train::validation_step : 0;
+    fill_normal({c_.seed, static_cast<uint64_t>(image), step, random_use("latent")}, 0, noise);
     latent = latent.clone();  // the cache has it, too
     const auto v = latent.span<float>(), d = deviation->second.span<float>();
     for (size_t i = 0; i < v.size(); ++i) v[i] += d[i] * noise[i];
@@ -236,16 +250,18 @@ void Finetune::add_latents(NamedTensors& to, int64_t row, int64_t picture, int64
   put_row(to.at("images"), row, latent);
 }
 
-void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image) {
-  const auto k = static_cast<size_t>(picture);
+void Finetune::add_texts(NamedTensors& to, const PictureBatch& of, int64_t row) {
+  const size_t k = picture_at(of, row);
+  const int64_t image = of.first + row;
   const std::string caption =
       train::caption_of(train::pick_caption(pictures_.data.pictures[k].captions, c_.seed, image),
-                        f_.caption_options(), c_.seed, image);
-  const bool kept = !f_.shuffle_tags || caption.empty(), none_cut = texts_->cut().count == 0;
+                        of.measured ? whole_captions() : f_.caption_options(), c_.seed, image);
+  const bool kept = !f_.shuffle_tags || of.measured || caption.empty(),
+             none_cut = texts_->cut().count == 0;
   for (const auto& [name, value] : texts_->of(caption, pictures_.fits[k].bucket, kept)) {
     if (row == 0) {
       std::vector<int64_t> sizes = value.shape().sizes();
-      sizes[0] = c_.micro_batch();
+      sizes[0] = std::ssize(of.pictures);
       to.emplace(name, Tensor(value.dtype(), Shape(sizes)));
     }
     put_row(to.at(name), row, value);
@@ -254,47 +270,45 @@ void Finetune::add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t
     request_.say(str("captions are cut after 75 tokens, the first: ", texts_->cut().first));
 }
 
-void Finetune::add_controls(NamedTensors& to, int64_t number) {
-  const auto of = pictures_.order->at(number);
-  const int64_t n = c_.micro_batch();
+void Finetune::add_controls(NamedTensors& to, const PictureBatch& of) {
+  const auto n = std::ssize(of.pictures);
   for (const nn::Condition& c : control_conditions(parts_.denoiser, of.bucket)) {
     Tensor& all = to.emplace(c.name, c.nulls(n)).first->second;
     if (c.name != hint_of(0)) continue;
-    train::parallel(n, c_.threads, [&](int64_t row) {
-      const auto k = static_cast<size_t>(of.pictures[static_cast<size_t>(row)]);
-      const bool mirrored = c_.flip && train::flips(c_.seed, number * n + row);
+    train::parallel(n, request_.threads, [&](int64_t row) {
+      const size_t k = picture_at(of, row);
+      const bool mirrored = c_.flip && !of.measured && train::flips(c_.seed, of.first + row);
       put_row(all, row, control_pixels(control_images_[k], pictures_.fits[k], mirrored));
     });
   }
 }
 
-NamedTensors Finetune::batch(int64_t number) {
-  const auto of = pictures_.order->at(number);
-  const int64_t n = c_.micro_batch(), factor = latents_->factor();
+NamedTensors Finetune::batch(const PictureBatch& of) {
+  const std::lock_guard lock(batches_);
+  const int64_t n = std::ssize(of.pictures), factor = latents_->factor();
   const int64_t channels = parts_.denoiser.config.common().in_channels;
   NamedTensors out;
   out.emplace("images", Tensor(DType::f32,
                                {n, of.bucket.height / factor, of.bucket.width / factor, channels}));
   const Tensor index(DType::i64, {n});
   for (int64_t row = 0; row < n; ++row) {
-    const int64_t image = number * n + row;
-    index.span<int64_t>()[static_cast<size_t>(row)] = image;
-    add_latents(out, row, of.pictures[static_cast<size_t>(row)], image);
-    add_texts(out, row, of.pictures[static_cast<size_t>(row)], image);
+    index.span<int64_t>()[static_cast<size_t>(row)] = of.first + row;
+    add_latents(out, of, row);
+    add_texts(out, of, row);
   }
   out.emplace("image", index);
-  if (f_.trains("controlnet")) add_controls(out, number);
-  if (f_.prior.empty()) return out;
+  if (f_.trains("controlnet")) add_controls(out, of);
+  if (f_.prior.empty() || of.measured) return out;
   const Tensor weight(DType::f32, {n});
-  for (size_t row = 0; row < of.pictures.size(); ++row)
-    weight.span<float>()[row] =
-        static_cast<float>(pictures_.data.pictures[static_cast<size_t>(of.pictures[row])].weight);
+  for (int64_t row = 0; row < n; ++row)
+    weight.span<float>()[static_cast<size_t>(row)] =
+        static_cast<float>(pictures_.data.pictures[picture_at(of, row)].weight);
   out.emplace("weight", weight);
   return out;
 }
 
-// One for each bucket, the largest first, which needs most memory.
-std::vector<Graph> Finetune::losses() {
+// One for each size, of a rank's share of a batch; that which is measured is not weighted.
+std::vector<Graph> Finetune::losses(const std::vector<train::PictureSize>& sizes, bool measured) {
   const LoadedModel& m = parts_.denoiser;
   std::vector<nn::Condition> conditions;
   for (const nn::Condition& c : texts_->conditions()) {
@@ -309,15 +323,16 @@ std::vector<Graph> Finetune::losses() {
     if (!w.trained) frozen.insert(w.name);
   std::vector<Graph> out;
   const int64_t factor = latents_->factor();
-  for (const train::PictureSize s : pictures_.sizes()) {
+  for (const train::PictureSize s : sizes) {
     std::vector<nn::Condition> brought = conditions;
     for (nn::Condition& c : control_conditions(m, s)) brought.push_back(std::move(c));
     const Graph all =
         loss_graph(m.diffusion, network,
-                   {.batch = c_.micro_batch(),
+                   {.batch = c_.micro_batch() / request_.split.ranks,
                     .image = {s.height / factor, s.width / factor, m.config.common().in_channels},
                     .conditions = std::move(brought),
-                    .weighted = !f_.prior.empty()});
+                    .dropout = !measured,
+                    .weighted = !f_.prior.empty() && !measured});
     const Graph loss = with_params(all, [&](std::string_view w) { return !frozen.contains(w); });
     out.push_back(adapter_ ? adapter_->adapted(loss) : loss);
   }
@@ -335,7 +350,7 @@ std::string Finetune::prefetch_obstacle() const {
 }
 
 train::TrainJob Finetune::job() {
-  std::vector<Graph> all = losses();
+  std::vector<Graph> all = losses(sizes_of(*pictures_.order), false);
   train::TrainJob out{.config = c_, .info = {}, .loss = std::move(all.front()), .batches = {}};
   out.other_losses.assign(std::make_move_iterator(all.begin() + 1),
                           std::make_move_iterator(all.end()));
@@ -349,14 +364,20 @@ train::TrainJob Finetune::job() {
   out.weights = weights_;
   out.given = std::move(given_);
   out.rates = rates();
-  out.data = str(pictures_.data.pictures.size(), " pictures  ", c_.data);
+  out.data = str(pictures_.trained().size(), " pictures  ", c_.data);
   const std::string obstacle = prefetch_obstacle();
   if (!obstacle.empty())
     request_.say(str("batches are made between steps, not during them: ", obstacle));
-  out.batches = [this, ahead = obstacle.empty()](int64_t first) -> train::NextBatch {
-    if (!ahead) return [this, next = first]() mutable { return batch(next++); };
-    return train::prefetched_batches([this](int64_t number) { return batch(number); }, first);
+  const auto make = [this](int64_t number) {
+    return batch(batch_of(*pictures_.order, number, request_.split));
   };
+  out.batches = [make, ahead = obstacle.empty()](int64_t first) -> train::NextBatch {
+    if (ahead) return train::prefetched_batches(make, first);
+    return [make, next = first]() mutable { return make(next++); };
+  };
+  out.validation = validation_of(pictures_, c_, request_.split,
+                                 {[this](const auto& sizes) { return losses(sizes, true); },
+                                  [this](const PictureBatch& of) { return batch(of); }});
   out.write_model = [this](const std::string& path, const train::TrainState& state,
                            const std::map<std::string, std::string>& metadata) {
     write_model(path, state, metadata);
@@ -371,28 +392,36 @@ train::TrainJob Finetune::job() {
 
 // ---- samples -------------------------------------------------------------------------------
 
-// A few that differ, of pictures in their order.
-std::vector<std::string> Finetune::first_captions() const {
-  constexpr size_t few = 4;
-  std::vector<std::string> out;
-  for (const train::CaptionedPicture& p : pictures_.data.pictures) {
-    if (out.size() == few) break;
-    if (p.captions.empty()) continue;
-    std::string prompt =
-        train::caption_of(p.captions.front(), {.prefix = f_.caption_prefix}, c_.seed, 0);
-    if (std::ranges::find(out, prompt) == out.end()) out.push_back(std::move(prompt));
-  }
-  return out;
+// Mistakes are told before work begins.
+void Finetune::begin_samples() {
+  TrainSamples::What what{.prompts = sample_prompts(f_.sample_prompts)};
+  if (f_.trains("controlnet"))
+    what.controls = sample_controls(f_.sample_controls, what.prompts.size());
+  begin_samples(std::move(what));
 }
 
-void Finetune::begin_samples(std::vector<std::string> prompts, text::PromptSyntax syntax) {
+// A few that differ, of pictures in their order, read as they are when they are trained.
+void Finetune::begin_samples_of_captions() {
+  constexpr size_t few = 4;
+  TrainSamples::What what{.syntax = text::PromptSyntax::diffusers};
+  for (size_t k = 0; k < pictures_.data.pictures.size() && what.prompts.size() < few; ++k) {
+    const train::CaptionedPicture& p = pictures_.data.pictures[k];
+    if (p.captions.empty() || p.held_out) continue;
+    std::string prompt = train::caption_of(p.captions.front(), whole_captions(), c_.seed, 0);
+    if (std::ranges::find(what.prompts, prompt) != what.prompts.end()) continue;
+    what.prompts.push_back(std::move(prompt));
+    if (f_.trains("controlnet")) what.controls.push_back(train::decode(control_images_[k]));
+  }
+  begin_samples(std::move(what));
+}
+
+void Finetune::begin_samples(TrainSamples::What what) {
   using File = TrainSamples::What::File;
-  TrainSamples::What what{.prompts = std::move(prompts),
-                          .syntax = syntax,
-                          .pictures = f_.sample_pictures,
-                          .write = [this](const auto&... of) { write_model(of...); }};
+  what.pictures = f_.sample_pictures;
+  what.write = [this](const auto&... of) { write_model(of...); };
   if (f_.adapts()) what.file = File::adapter;
   if (f_.trains("embedding")) what.file = File::embedding;
+  if (f_.trains("controlnet")) what.file = File::control;
   samples_ = std::make_unique<TrainSamples>(request_, parts_, context_, std::move(what));
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,19 +33,22 @@ class Finetune final : public CheckpointTraining {
   void check_embedded_captions() const;
   std::map<std::string, double> rates() const;
   std::optional<std::string> name_in_loss(const CheckpointWeight& weight) const;
+  train::CaptionOptions whole_captions() const;
   void encode_all();
-  std::vector<Graph> losses();
+  bool encode(size_t picture);
+  std::vector<Graph> losses(const std::vector<train::PictureSize>& sizes, bool measured);
   std::string prefetch_obstacle() const;
-  NamedTensors batch(int64_t number);
-  void add_latents(NamedTensors& to, int64_t row, int64_t picture, int64_t image);
-  void add_texts(NamedTensors& to, int64_t row, int64_t picture, int64_t image);
-  void add_controls(NamedTensors& to, int64_t number);
+  NamedTensors batch(const PictureBatch& of);
+  void add_latents(NamedTensors& to, const PictureBatch& of, int64_t row);
+  void add_texts(NamedTensors& to, const PictureBatch& of, int64_t row);
+  void add_controls(NamedTensors& to, const PictureBatch& of);
   std::map<std::string, std::string> facts(
       const train::TrainState& state, const std::map<std::string, std::string>& metadata) const;
   void write_model(const std::string& path, const train::TrainState& state,
                    const std::map<std::string, std::string>& metadata);
-  std::vector<std::string> first_captions() const;
-  void begin_samples(std::vector<std::string> prompts, text::PromptSyntax syntax);
+  void begin_samples();
+  void begin_samples_of_captions();
+  void begin_samples(TrainSamples::What what);
   void write_embedding(const std::string& path, const train::TrainState& state,
                        const std::map<std::string, std::string>& metadata) const;
 
@@ -64,6 +68,7 @@ class Finetune final : public CheckpointTraining {
   CheckpointWriter writer_;
   Context context_;
   std::unique_ptr<TrainSamples> samples_;
+  std::mutex batches_;  // the next one, and one that is measured, are made at the same time
 };
 
 }  // namespace ebb

@@ -25,7 +25,7 @@ struct FinetuneConfig {
   bool buckets = true, no_upscale = false, shuffle_tags = false;
   int64_t bucket_step = 64, bucket_min = 0, bucket_max = 0, keep_tags = 0;
   double caption_dropout = 0;
-  std::string caption_prefix, cache_dir, prior, sample_prompts;
+  std::string caption_prefix, cache_dir, prior, sample_prompts, sample_controls;
   int64_t sample_pictures = 2;
   double prior_weight = 1;
   std::string control_images, control_model;
@@ -44,8 +44,8 @@ struct FinetuneConfig {
       "train controlnet: what it sees, as --data has pictures: to a.jpg there, a.png or another "
       "picture of that name here");
     f("control_model", control_model,
-      "train controlnet: a file with one that is trained further; empty: a new one, which begins "
-      "as the U-Net's encoder");
+      "train controlnet: a file with one to train further; empty: a new one, as the U-Net's "
+      "encoder");
     f("adapter", adapter, "what is trained in place of the networks; none: these themselves");
     f("rank", rank, "adapter: columns of its factors");
     f("factor", factor, "adapter lokr: rows and columns of the first factor, at most; -1: any");
@@ -84,6 +84,8 @@ struct FinetuneConfig {
     f("sample_prompts", sample_prompts,
       "of the pictures of --sample-every: a .txt file with a prompt in each line, or prompts with "
       "';' between; without it: the first captions");
+    f("sample_controls", sample_controls,
+      "train controlnet: the images of sample_prompts, one for all or one each, ';' between");
     f("sample_pictures", sample_pictures, "of each of these prompts, from noise that stays");
     f("base", base, "hash of the weights that the run began with");
     f("base_encoders", base_encoders, "of the autoencoder and the text encoders, and their use");

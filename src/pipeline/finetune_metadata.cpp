@@ -19,7 +19,7 @@ std::string python(bool v) { return v ? "True" : "False"; }
 std::string tag_counts(const train::Captioned& data, const std::string& name) {
   std::map<std::string, int64_t> counts;
   for (const train::CaptionedPicture& p : data.pictures) {
-    if (p.prior) continue;
+    if (p.prior || p.held_out) continue;
     for (const std::string& caption : p.captions)
       for (const std::string& tag : train::tags_of(caption)) counts[tag] += p.repeats;
   }

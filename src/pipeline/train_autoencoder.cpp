@@ -8,6 +8,7 @@
 #include "models/config_fields.h"
 #include "nn/ops.h"
 #include "pipeline/finetune_metadata.h"
+#include "pipeline/held_out_pictures.h"
 #include "pipeline/latent_space.h"
 #include "pipeline/tensor_cache.h"
 #include "pipeline/train_encoders.h"
@@ -105,21 +106,22 @@ AutoencoderTraining::AutoencoderTraining(FinetuneRequest request, const Context&
   }
   pictures_ = read_train_pictures(request_, cache);
   const int64_t multiple = own.component.model->size_multiple(own.component.config);
-  for (const train::PictureSize s : pictures_.sizes())
+  for (const train::Fit& fit : pictures_.fits) {
+    const train::PictureSize s = fit.bucket;
     require(s.width % multiple == 0 && s.height % multiple == 0,
             "train: sides of buckets must be multiples of ", multiple,
             ", which the autoencoder halves (", s.width, "x", s.height, ")");
+  }
 }
 
-NamedTensors AutoencoderTraining::batch(int64_t number) {
-  const auto of = pictures_.order->at(number);
+NamedTensors AutoencoderTraining::batch(const PictureBatch& of) const {
   const int64_t n = std::ssize(of.pictures);
   Tensor images(DType::f32, {n, of.bucket.height, of.bucket.width, 3}), index(DType::i64, {n});
   for (int64_t row = 0; row < n; ++row)
-    index.span<int64_t>()[static_cast<size_t>(row)] = number * n + row;
-  train::parallel(n, c_.threads, [&](int64_t row) {
+    index.span<int64_t>()[static_cast<size_t>(row)] = of.first + row;
+  train::parallel(n, request_.threads, [&](int64_t row) {
     const auto k = static_cast<size_t>(of.pictures[static_cast<size_t>(row)]);
-    const bool mirrored = c_.flip && train::flips(c_.seed, number * n + row);
+    const bool mirrored = c_.flip && !of.measured && train::flips(c_.seed, of.first + row);
     put_row(images, row, signed_pixels(pictures_.data.pictures[k], pictures_.fits[k], mirrored));
   });
   NamedTensors out;
@@ -132,11 +134,13 @@ NamedTensors AutoencoderTraining::batch(int64_t number) {
 double AutoencoderTraining::latent_deviation(const train::TrainState& state) const {
   constexpr int64_t most = 64;
   const Component& c = autoencoder_in(parts_, c_.model).component;
-  const int64_t count = std::min<int64_t>(most, std::ssize(pictures_.data.pictures));
+  const std::vector<int64_t> trained = pictures_.trained();
+  const int64_t count = std::min<int64_t>(most, std::ssize(trained));
   std::map<train::PictureSize, std::unique_ptr<Plan>> plans;
   double sum = 0, square = 0, numbers = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const auto k = static_cast<size_t>(i * std::ssize(pictures_.data.pictures) / count);
+    const auto k =
+        static_cast<size_t>(trained[static_cast<size_t>(i * std::ssize(trained) / count)]);
     const train::PictureSize size = pictures_.fits[k].bucket;
     std::unique_ptr<Plan>& plan = plans[size];
     if (!plan) {
@@ -174,13 +178,19 @@ train::TrainState AutoencoderTraining::written(const train::TrainState& state) c
   return out;
 }
 
+// One for each size, of a rank's share of a batch.
+std::vector<Graph> AutoencoderTraining::losses(const std::vector<train::PictureSize>& sizes) const {
+  const Component& own = autoencoder_in(parts_, c_.model).component;
+  const int64_t batch = c_.micro_batch() / request_.split.ranks;
+  std::vector<Graph> out;
+  for (const train::PictureSize s : sizes)
+    out.push_back(autoencoder_loss_graph(own, {batch, s.height, s.width, 3}, f_.kl_weight));
+  return out;
+}
+
 train::TrainJob AutoencoderTraining::job() {
   const LoadedComponent& own = autoencoder_in(parts_, c_.model);
-  const int64_t batch = c_.micro_batch();
-  std::vector<Graph> all;
-  for (const train::PictureSize s : pictures_.sizes())
-    all.push_back(
-        autoencoder_loss_graph(own.component, {batch, s.height, s.width, 3}, f_.kl_weight));
+  std::vector<Graph> all = losses(sizes_of(*pictures_.order));
   train::TrainJob out{.config = c_, .info = {}, .loss = std::move(all.front()), .batches = {}};
   out.other_losses.assign(std::make_move_iterator(all.begin() + 1),
                           std::make_move_iterator(all.end()));
@@ -193,10 +203,16 @@ train::TrainJob AutoencoderTraining::job() {
               .task = finetune_task};
   out.weights = weights_;
   out.given = std::move(given_);
-  out.data = str(pictures_.data.pictures.size(), " pictures  ", c_.data);
+  out.data = str(pictures_.trained().size(), " pictures  ", c_.data);
   out.batches = [this](int64_t first) -> train::NextBatch {
-    return train::prefetched_batches([this](int64_t number) { return this->batch(number); }, first);
+    const auto make = [this](int64_t number) {
+      return batch(batch_of(*pictures_.order, number, request_.split));
+    };
+    return train::prefetched_batches(make, first);
   };
+  out.validation = validation_of(pictures_, c_, request_.split,
+                                 {[this](const auto& sizes) { return losses(sizes); },
+                                  [this](const PictureBatch& of) { return batch(of); }});
   out.write_model = [this](const std::string& path, const train::TrainState& state,
                            const std::map<std::string, std::string>& metadata) {
     writer_.write(path, written(state), {parts_.denoiser.diffusion, metadata},

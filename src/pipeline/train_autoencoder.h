@@ -37,7 +37,8 @@ class AutoencoderTraining final : public CheckpointTraining {
   train::TrainJob job() override;
 
  private:
-  NamedTensors batch(int64_t number);
+  std::vector<Graph> losses(const std::vector<train::PictureSize>& sizes) const;
+  NamedTensors batch(const PictureBatch& of) const;
   train::TrainState written(const train::TrainState& state) const;
   double latent_deviation(const train::TrainState& state) const;
 

@@ -14,6 +14,7 @@
 #include "nn/storage.h"
 #include "pipeline/control.h"
 #include "pipeline/control_names.h"
+#include "pipeline/held_out_pictures.h"
 #include "train/loader.h"
 #include "train/many_files.h"
 #include "train/model_weights.h"
@@ -94,21 +95,16 @@ using Images = std::map<std::string, train::CaptionedPicture>;  // by key
 
 train::Captioned opened(FinetuneRequest& r, const std::string& cache) {
   const auto done = [&](int64_t n, int64_t all) { r.progress("reads control images", n, all); };
-  try {
+  return as_errors_of("control_images: ", "data: ", [&] {
     return train::open_captioned(
         r.config.control_images,
         {.reads_captions = false,
          .needs_all = true,
-         .threads = r.train.threads,
+         .threads = r.threads,
          .between = r.between,
          .progress = done,
          .index = (std::filesystem::path(cache) / "controls.jsonl").string()});
-  } catch (const Error& e) {
-    constexpr std::string_view other = "data: ";
-    const std::string what = e.what();
-    if (typeid(e) != typeid(Error) || !what.starts_with(other)) throw;
-    fail("control_images: ", what.substr(other.size()));
-  }
+  });
 }
 
 Images by_key(const train::Captioned& images) {
@@ -120,6 +116,26 @@ Images by_key(const train::Captioned& images) {
     require(fresh, "control_images: two have the name '", p.key, "'  ", same->second.name, "  ",
             p.name);
   }
+  return out;
+}
+
+// Of each picture the image of its key, and of `unused` the names of the others.
+std::vector<train::CaptionedPicture> matched(const Images& images, const train::Captioned& pictures,
+                                             const std::string& folder,
+                                             std::vector<std::string>& unused) {
+  std::map<std::string, std::string> seen;  // names of pictures by their keys
+  std::vector<train::CaptionedPicture> out;
+  for (const train::CaptionedPicture& p : pictures.pictures) {
+    const auto [same, fresh] = seen.emplace(p.key, p.name);
+    require(fresh, "control_images: two pictures have the name '", p.key, "'  ", same->second, "  ",
+            p.name);
+    const auto found = images.find(p.key);
+    require(found != images.end(), "control_images: ", folder,
+            " has no PNG, JPEG or WebP picture of the name '", p.key, "'  for ", p.name);
+    out.push_back(found->second);
+  }
+  for (const auto& [key, image] : images)
+    if (!seen.contains(key)) unused.push_back(image.name);
   return out;
 }
 
@@ -148,27 +164,27 @@ LoadedComponent control_to_train(const LoadedModel& denoiser, const std::string&
   return file.empty() ? new_control(denoiser, seed) : continued(denoiser, file);
 }
 
+void check_control_images(const FinetuneRequest& r) {
+  const train::CaptionedOptions names{.reads_captions = false, .between = r.between};
+  const std::string& folder = r.config.control_images;
+  const Images images = by_key(as_errors_of(
+      "control_images: ", "data: ", [&] { return train::list_captioned(folder, names); }));
+  train::Captioned pictures = train::list_captioned(r.train.data, names);
+  if (names_pictures(r.train.validation))
+    for (auto& p : train::list_captioned(r.train.validation, names).pictures)
+      pictures.pictures.push_back(std::move(p));
+  std::vector<std::string> unused;
+  matched(images, pictures, folder, unused);
+}
+
 std::vector<train::CaptionedPicture> read_control_images(FinetuneRequest& r,
                                                          const train::Captioned& pictures,
                                                          const std::string& cache) {
   const train::Captioned read = opened(r, cache);
   for (const std::string& w : read.warnings) r.say(w);
-  const Images images = by_key(read);
-  std::map<std::string, std::string> seen;  // names of pictures by their keys
-  std::vector<train::CaptionedPicture> out;
-  for (const train::CaptionedPicture& p : pictures.pictures) {
-    const auto [same, fresh] = seen.emplace(p.key, p.name);
-    require(fresh, "control_images: two pictures have the name '", p.key, "'  ", same->second, "  ",
-            p.name);
-    const auto found = images.find(p.key);
-    require(found != images.end(), "control_images: ", r.config.control_images,
-            " has no PNG, JPEG or WebP picture of the name '", p.key, "'  for ", p.name);
-    check_shape(found->second, p);
-    out.push_back(found->second);
-  }
   std::vector<std::string> unused;
-  for (const auto& [key, image] : images)
-    if (!seen.contains(key)) unused.push_back(image.name);
+  const auto out = matched(by_key(read), pictures, r.config.control_images, unused);
+  for (size_t i = 0; i < out.size(); ++i) check_shape(out[i], pictures.pictures[i]);
   if (!unused.empty()) r.say(train::listed("control images without a picture left out", unused));
   keep(r.config.base_controls, hash_of(out), "the control images", r.config.control_images);
   return out;

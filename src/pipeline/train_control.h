@@ -17,6 +17,9 @@ namespace ebb {
 LoadedComponent control_to_train(const LoadedModel& denoiser, const std::string& file,
                                  uint64_t seed);
 
+// Throws Error where the settings of a run name no control images, or not one for each picture: by
+// names alone, before a checkpoint is read.
+void check_control_images(const FinetuneRequest& request);
 // Of each of the pictures the one of --control-images that has its key. Throws Error, naming the
 // picture or the image, where there is none or several, one cannot be read, or its shape is
 // another.

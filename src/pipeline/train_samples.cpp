@@ -11,6 +11,7 @@
 #include "diffusion/solver/run.h"
 #include "io/file.h"
 #include "io/image.h"
+#include "pipeline/control.h"
 #include "pipeline/decoder.h"
 #include "pipeline/open_choices.h"
 #include "train/run_folder.h"
@@ -65,12 +66,25 @@ std::vector<std::string> sample_prompts(const std::string& text) {
   return out;
 }
 
+std::vector<Tensor> sample_controls(const std::string& text, size_t prompts) {
+  std::vector<Tensor> out;
+  for (const std::string_view part : parted(text, ";"))
+    if (const auto file = trimmed(part); !file.empty())
+      out.push_back(io::read_image(std::string(file), 3));
+  require(out.size() == prompts || out.size() == 1,
+          "sample_controls: must be one image, or one for each of the prompts (", out.size(),
+          ", and ", prompts, " prompts)");
+  out.resize(prompts, out.front());
+  return out;
+}
+
 TrainSamples::TrainSamples(const FinetuneRequest& request, const CheckpointParts& parts,
                            const Context& context, What what)
     : request_(request), context_(context), what_(std::move(what)) {
   TextToImageRequest asked = this->request();
-  for (const std::string& prompt : what_.prompts) {
-    asked.prompt = prompt;
+  for (size_t i = 0; i < what_.prompts.size(); ++i) {
+    asked.prompt = what_.prompts[i];
+    if (!parts.denoiser.controls.empty()) asked.controls = {{.image = what_.controls[i]}};
     of_training([&] { return resolve(parts, asked); });
   }
 }
@@ -99,16 +113,21 @@ std::vector<Tensor> TrainSamples::pictures(const std::string& file,
   if (what_.file == File::embedding)
     options.embeddings =
         text::read_embedding_folder(fs::path(file).parent_path().string(), what_.syntax);
-  TextToImage pipeline(of_training([&] { return load_parts(files, request_.diffusion); }), context_,
-                       std::move(options));
+  CheckpointParts parts = of_training([&] { return load_parts(files, request_.diffusion); });
+  if (what_.file == File::control) {
+    const LoadedComponent network = load_control_network(file, parts.denoiser);
+    parts.denoiser = with_controls(std::move(parts.denoiser), {network});
+  }
+  TextToImage pipeline(std::move(parts), context_, std::move(options));
   TextToImageRequest request = this->request();
   if (what_.file == File::adapter) request.loras = {{.file = file, .named_by = "train: samples"}};
   std::vector<Tensor> out;
   RunEvents events;
   events.progress = [&](const RunProgress&) { return !stops(); };
   events.picture = [&](const Picture& p) { out.push_back(to_pixels(p.pixels)); };
-  for (const std::string& prompt : what_.prompts) {
-    request.prompt = prompt;
+  for (size_t i = 0; i < what_.prompts.size(); ++i) {
+    request.prompt = what_.prompts[i];
+    if (what_.file == File::control) request.controls = {{.image = what_.controls[i]}};
     pipeline.run(pipeline.resolve(request), events);
   }
   return out;
@@ -117,7 +136,7 @@ std::vector<Tensor> TrainSamples::pictures(const std::string& file,
 void TrainSamples::draw(const train::TrainState& state, const std::function<bool()>& stops) const {
   const std::string picture = train::sample_file(request_.train.out, state.step);
   io::make_folder(fs::path(picture).parent_path().string(), "samples");
-  const TemporaryFolder folder(fs::path(picture).replace_filename("model").string());
+  const TemporaryFolder folder(train::sample_model(request_.train.out));
   const bool is_embedding = what_.file == What::File::embedding;
   const std::string model =
       folder.file((is_embedding ? request_.config.embedding : "model") + ".safetensors");

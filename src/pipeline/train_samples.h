@@ -17,14 +17,18 @@ namespace ebb {
 // ends in .txt) that is none.
 std::vector<std::string> sample_prompts(const std::string& text);
 
+// FinetuneConfig::sample_controls: an image u8 [H,W,3] for each of so many prompts. Throws Error.
+std::vector<Tensor> sample_controls(const std::string& text, size_t prompts);
+
 class TrainSamples {
  public:
   struct What {
-    std::vector<std::string> prompts;
+    std::vector<std::string> prompts = {};
     text::PromptSyntax syntax = text::PromptSyntax::a1111;  // of the prompts
     int64_t pictures = 2;                                   // of each prompt
-    train::WriteModel write;                                // writes the trained weights
-    enum class File : uint8_t { checkpoint, adapter, embedding } file = File::checkpoint;
+    train::WriteModel write = {};                           // writes the trained weights
+    enum class File : uint8_t { checkpoint, adapter, embedding, control } file = File::checkpoint;
+    std::vector<Tensor> controls = {};  // of a control network: u8 [H,W,3], one for each prompt
   };
   // Throws Error for prompts that cannot be asked of the checkpoint.
   TrainSamples(const FinetuneRequest& request, const CheckpointParts& parts, const Context& context,

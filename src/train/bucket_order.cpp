@@ -19,18 +19,18 @@ uint64_t key_of(uint64_t seed, PictureSize bucket) {
 
 BucketOrder::BucketOrder(const std::vector<Item>& pictures, int64_t batch, uint64_t seed)
     : batch_(batch), seed_(seed) {
-  require(!pictures.empty() && batch > 0, "buckets: need pictures and batches (", pictures.size(),
-          ", ", batch, ")");
   constexpr int64_t most = int64_t{1} << 24;  // 128 MB
   int64_t epoch = 0;
   for (const Item& p : pictures) epoch += p.repeats;
+  require(epoch > 0 && batch > 0, "buckets: need pictures and batches (", epoch, ", ", batch, ")");
   require(epoch <= most, "data: an epoch must have at most ", most, " pictures, repeats counted (",
           epoch, ")");
   std::map<PictureSize, std::vector<int64_t>> all;
-  for (size_t i = 0; i < pictures.size(); ++i)
-    all[pictures[i].bucket].insert(all[pictures[i].bucket].end(),
-                                   static_cast<size_t>(pictures[i].repeats),
-                                   static_cast<int64_t>(i));
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    if (pictures[i].repeats == 0) continue;
+    std::vector<int64_t>& list = all[pictures[i].bucket];
+    list.insert(list.end(), static_cast<size_t>(pictures[i].repeats), static_cast<int64_t>(i));
+  }
   for (auto& [size, list] : all) buckets_.push_back({size, std::move(list)});
   for (const Bucket& b : buckets_) batches_ += batches_of(b);
 }

@@ -10,7 +10,8 @@ namespace ebb::train {
 
 class BucketOrder {
  public:
-  // Of pictures that come `repeats` times an epoch, in batches of `batch`. Throws Error for none.
+  // Of pictures that come `repeats` times an epoch (0: never), in batches of `batch`. Throws Error
+  // for none.
   struct Item {
     PictureSize bucket;
     int64_t repeats = 1;

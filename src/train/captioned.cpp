@@ -164,13 +164,17 @@ void warn_empty(Captioned& all) {
 int64_t images_of(const Captioned& data, bool prior) {
   int64_t out = 0;
   for (const CaptionedPicture& p : data.pictures)
-    if (p.prior == prior) out += p.repeats;
+    if (p.prior == prior && !p.held_out) out += p.repeats;
   return out;
 }
 
 Tensor decode(const CaptionedPicture& p) { return decoded(bytes_of(p), p); }
 
-Captioned open_captioned(const std::string& data, const CaptionedOptions& options) {
+void check_captioned(const std::string& data) {
+  for (const Part& part : parse_parts(data)) source_of(part.path);
+}
+
+Captioned list_captioned(const std::string& data, const CaptionedOptions& options) {
   Captioned out;
   for (const Part& part : parse_parts(data)) {
     const size_t first = out.pictures.size();
@@ -181,6 +185,11 @@ Captioned open_captioned(const std::string& data, const CaptionedOptions& option
     check_captions(out, options);
     warn_empty(out);
   }
+  return out;
+}
+
+Captioned open_captioned(const std::string& data, const CaptionedOptions& options) {
+  Captioned out = list_captioned(data, options);
   examine(out, options);
   return out;
 }

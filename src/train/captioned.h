@@ -22,7 +22,8 @@ struct CaptionedPicture {
   bool captioned = false;                    // whether somebody wrote them
   int64_t repeats = 1;                       // in an epoch
   double weight = 1;                         // of its loss
-  bool prior = false;  // shows what the model knows already, and is not what it learns
+  bool prior = false;     // shows what the model knows already, and is not what it learns
+  bool held_out = false;  // is not trained on, but measured
   // Of the upright picture, and of its bytes: known when it was decoded once.
   int64_t height = 0, width = 0;
   uint64_t hash = 0;
@@ -49,7 +50,8 @@ struct Captioned {
   std::vector<std::string> warnings;       // what was left out and why: a line each
 };
 
-// In an epoch, with their repeats: of the prior, or of what is learnt.
+// In an epoch, with their repeats, without those that are held out: of the prior, or of what is
+// learnt.
 int64_t images_of(const Captioned& data, bool prior = false);
 
 // Where pictures and captions lie. src/train/sources/<s>.cpp defines
@@ -62,6 +64,13 @@ struct CaptionedSource {
   void (*list)(const std::string& path, const CaptionedOptions& options, Captioned& out) = nullptr;
 };
 const std::vector<const CaptionedSource*>& captioned_sources();
+
+// Throws Error where a path of `data` (see open_captioned) is none, or holds no such thing: by
+// names alone, which takes no time.
+void check_captioned(const std::string& data);
+// As open_captioned() below, but nothing is decoded: sizes and hashes are not known, and broken
+// pictures are among them. Throws Error.
+Captioned list_captioned(const std::string& data, const CaptionedOptions& options = {});
 
 // Pictures of "photos:10;styles;shards.tar": paths, each perhaps with how often its pictures come
 // in an epoch. Every picture that is new is decoded once: those that are broken are left out with a

@@ -5,17 +5,13 @@
 #include "base/error.h"
 
 namespace ebb::train {
-namespace {
 
-// Whether the plan's inputs of these names have these types.
 bool takes(const Plan& plan, const NamedTensors& batch) {
   return std::ranges::all_of(batch, [&](const auto& one) {
     const Source* s = plan.graph().find_source(one.first);
     return !s || s->kind != Source::Kind::input || plan.graph().type(s->value) == one.second.type();
   });
 }
-
-}  // namespace
 
 StepPlans::StepPlans(const Losses& losses, const StepOptions& options, const Context& context,
                      const CompileOptions& how) {

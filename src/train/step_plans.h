@@ -10,6 +10,9 @@
 
 namespace ebb::train {
 
+// Whether the plan's inputs of these names have these types.
+bool takes(const Plan& plan, const NamedTensors& batch);
+
 class StepPlans {
  public:
   struct Losses {

@@ -8,14 +8,12 @@
 #include "ops/prim/pointwise/op.h"
 #include "train/augment.h"
 #include "train/dataset_sources.h"
+#include "train/step_plans.h"
 
 namespace ebb::train {
 namespace {
 
 constexpr int64_t fewest_to_split = 100, one_in = 20, most_held_out = 256;
-constexpr int64_t fewest_items = 64;  // the loss of one item varies by as much as its mean
-// Training has no such step, so that no item sees the noise that an image was trained with.
-constexpr int64_t validation_step = 0xffffffff;
 
 // Some images of another set.
 class Subset final : public Dataset {
@@ -55,13 +53,14 @@ int64_t count_asked_for(const std::string& setting, int64_t images) {
   return std::max<int64_t>(static_cast<int64_t>(static_cast<double>(images) * percent / 100), 1);
 }
 
+}  // namespace
+
 // A validation costs about a third of as many training steps as it has batches.
-int64_t sparing_interval(int64_t batches) {
+int64_t validation_interval(const TrainConfig& c, int64_t batches) {
   constexpr int64_t steps_a_batch = 33, round = 50;
+  if (c.validation_every > 0) return c.validation_every;
   return (batches * steps_a_batch + round - 1) / round * round;
 }
-
-}  // namespace
 
 int64_t held_out_count(const std::string& setting, int64_t images, int64_t test_images) {
   if (setting == "off") return 0;
@@ -120,7 +119,7 @@ Validation validation_of(const Dataset& data, const TrainConfig& c, const Split&
   const int64_t all = c.micro_batch(), batch = all / split.ranks;
   Validation v;
   v.batches = (std::max(data.size(), fewest_items) + all - 1) / all;
-  v.every = c.validation_every > 0 ? c.validation_every : sparing_interval(v.batches);
+  v.every = validation_interval(c, v.batches);
   v.batch = [&data, all, batch, split, augmented = c.augment > 0](int64_t number) {
     const Shape s = data.image_shape();
     Tensor images(DType::f32, {batch, s[0], s[1], s[2]}), labels(DType::i64, {batch}),
@@ -156,19 +155,30 @@ Graph validation_graph(const Graph& loss, const StepOptions& o) {
 
 Validator::Validator(Validation validation, const TrainConfig& config, const StepOptions& options,
                      const Context& context, const Plan& training)
-    : validation_(std::move(validation)),
-      seed_(config.seed),
-      plan_(validation_graph(validation_.loss, options), context),
-      training_(training) {
+    : validation_(std::move(validation)), seed_(config.seed), training_(training) {
+  const auto add = [&](const Graph& loss) {
+    plans_.push_back(std::make_unique<Plan>(validation_graph(loss, options), context));
+    if (plans_.size() > 1) plans_.back()->share_arena(*plans_.front());
+  };
+  add(validation_.loss);
+  for (const Graph& loss : validation_.other_losses) add(loss);
   bind_averages();
-  plan_.check_memory();
+  for (const auto& plan : plans_) plan->check_memory();
 }
 
 void Validator::bind_averages() {
-  for (const Source& s : validation_.loss.sources()) {
+  for (const Source& s : validation_.loss.sources()) {  // the same of all shapes
     if (s.kind == Source::Kind::input) continue;
-    plan_.bind(s.name, training_.bound(s.kind == Source::Kind::param ? "ema." + s.name : s.name));
+    const Tensor& now = training_.bound(s.kind == Source::Kind::param ? "ema." + s.name : s.name);
+    for (const auto& plan : plans_) plan->bind(s.name, now);
   }
+}
+
+Plan& Validator::plan_of(const NamedTensors& batch) {
+  const auto found = std::ranges::find_if(plans_, [&](const auto& p) { return takes(*p, batch); });
+  require(found != plans_.end(), "validation: there is no plan for batches of this shape (",
+          batch.empty() ? Type{} : batch.begin()->second.type(), ")");
+  return **found;
 }
 
 double Validator::loss(const std::function<void()>& between) {
@@ -180,8 +190,9 @@ double Validator::loss(const std::function<void()>& between) {
     NamedTensors in = validation_.batch(i);
     in["seed"] = scalar_tensor(static_cast<int64_t>(seed_));
     in["step"] = scalar_tensor(validation_step);
-    std::erase_if(in, [&](const auto& one) { return !plan_.graph().find_source(one.first); });
-    sum += plan_.run(in).find("loss")->second.span<float>()[0];
+    Plan& plan = plan_of(in);
+    std::erase_if(in, [&](const auto& one) { return !plan.graph().find_source(one.first); });
+    sum += plan.run(in).find("loss")->second.span<float>()[0];
   }
   return sum / static_cast<double>(validation_.batches);
 }

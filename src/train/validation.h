@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "nn/weights.h"
 #include "runtime/plan.h"
@@ -18,10 +19,21 @@ namespace ebb::train {
 // number k: more items than images are further draws of noise.
 struct Validation {
   Graph loss;  // inputs and output as those of the training loss; without dropout
+  std::vector<Graph> other_losses = {};  // of batches whose inputs have other shapes
   int64_t batches = 0;
   std::function<NamedTensors(int64_t)> batch;  // number 0 to batches - 1: a pure function
   int64_t every = 0;                           // steps
 };
+
+// The step of what is drawn for validation. Training has no such step, so that no item sees the
+// noise that an image was trained with.
+constexpr int64_t validation_step = 0xffffffff;
+// Items of a validation: the loss of one varies by as much as its mean.
+constexpr int64_t fewest_items = 64;
+
+// Steps from one validation of so many batches to the next: config.validation_every, or if that is
+// 0 so many that it takes about 1 % of the time.
+int64_t validation_interval(const TrainConfig& config, int64_t batches);
 
 // How many images the setting `validation` holds out: of `images` for training, or of a test split
 // of `test_images` (0: there is none). auto: one in 20, at most 256, of sets of 100 images and
@@ -57,10 +69,11 @@ class Validator {
 
  private:
   void bind_averages();
+  Plan& plan_of(const NamedTensors& batch);
   Validation validation_;
   uint64_t seed_;
-  Plan plan_;
   const Plan& training_;
+  std::vector<std::unique_ptr<Plan>> plans_;  // by shape, in one arena
 };
 
 }  // namespace ebb::train

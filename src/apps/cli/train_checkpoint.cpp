@@ -29,27 +29,23 @@ struct Options {
   FinetuneRequest request;
   FinetuneConfig before;  // of the run that goes on
   train::TrainConfig trained_before;
-  FieldTexts diffusion;          // flags
-  train::TrainConfig not_there;  // flags that are refused unless they ask for nothing
+  FieldTexts diffusion;                    // flags
+  std::shared_ptr<ranks::TcpGroup> ranks;  // null: this process trains alone
   bool resumes = false;
   bool json = false;
   void fields(auto&& f) { f("json", json, "print one JSON object on standard output at the end"); }
 };
 
 // Settings of training that say nothing here.
-constexpr std::string_view without_part[] = {"size",  "channels",    "classes",          "limit",
-                                             "shard", "validation",  "validation_every", "augment",
-                                             "gpus",  "reduce_dtype"};
-// Settings of networks from scratch that checkpoints do not have yet.
-constexpr std::string_view to_come[] = {"gpus", "shard", "reduce_dtype", "validation",
-                                        "validation_every"};
+constexpr std::string_view without_part[] = {"size", "channels", "classes", "limit", "augment"};
 // Settings with which a run may go on in another way: of its files, and of what hashes tell. All
 // others say which weights there are, or what is in which batch.
 constexpr std::string_view changeable[] = {
-    "names",          "save_dtype",     "text_encoder",   "vae", "variant", "cache_dir", "text_lr",
-    "control_images", "sample_prompts", "sample_pictures"};
-constexpr std::string_view kept_of_training[] = {"batch", "accumulation", "seed", "flip",
-                                                 "optimizer"};
+    "names",          "save_dtype",      "text_encoder",   "vae",
+    "variant",        "cache_dir",       "text_lr",        "control_images",
+    "sample_prompts", "sample_controls", "sample_pictures"};
+constexpr std::string_view kept_of_training[] = {"batch", "accumulation", "seed",
+                                                 "flip",  "optimizer",    "validation"};
 
 bool is_in(const auto& names, std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
@@ -67,27 +63,16 @@ std::vector<Field> train_fields(train::TrainConfig& c) {
     if (f.name == "lr")
       f.help =
           "learning rate; without it 1e-4 for adapters, 1e-5 for networks, 5e-3 for embeddings, "
-          "and 1 for Prodigy";
-    if (f.name == "batch") f.help = "pictures per step";
+          "or what the optimiser has of its own: " +
+          train::own_rates_help();
+    if (f.name == "batch") f.help = "pictures per step, of all GPUs together";
+    if (f.name == "validation")
+      f.help =
+          "pictures that are not trained on, to measure the loss on: so many of --data, a share of "
+          "them like 5%, auto (5%, at most 256, none of less than 100) or off; or others, as "
+          "--data names them";
   }
   return out;
-}
-
-std::vector<Field> fields_to_come(train::TrainConfig& c) {
-  std::vector<Field> out = fields_of(c);
-  std::erase_if(out, [](const Field& f) { return !is_in(to_come, f.name); });
-  return out;
-}
-
-// What asks for nothing, as --validation off does, is no error.
-void refuse_what_is_to_come(const std::vector<std::string>& words) {
-  train::TrainConfig nothing;
-  for (const Field& f : fields_to_come(nothing)) {
-    const std::string flag = flag_of(f.name), value = flag_value(words, flag);
-    require(value.empty() || value == field_text(f) || value == "none", "train: ", flag,
-            " is not there for checkpoints ",
-            "yet, only for networks that begin anew (--model NAME)");
-  }
 }
 
 std::vector<Field> finetune_fields(FinetuneConfig& c) {
@@ -143,13 +128,15 @@ void check_kept(Options& o) {
           [](const std::string& name) { return !is_in(changeable, name); });
   compare(fields_of(o.trained_before), fields_of(o.request.train),
           [](const std::string& name) { return is_in(kept_of_training, name); });
+  const std::string was = fixed_options(o.trained_before), is = fixed_options(o.request.train);
+  require(was == is, "resume: the run's ", was, " of the optimiser stays (", is, ")");
   require(o.diffusion.empty(), "resume: the run's diffusion stays (",
           o.diffusion.empty() ? "" : flag_of(o.diffusion.front().first), ")");
 }
 
 // None if a signal came while data were read, with its number.
 std::unique_ptr<CheckpointTraining> prepared(Options& o, const Context& context, int& signal) {
-  const train::StopSignals signals(stopping);
+  const train::StopSignals signals(is_quiet() ? "" : stopping);
   o.request.say = say_once;
   o.request.between = [&] {
     if (signals.requested() != 0) throw Cancelled("train: stopped while data are prepared");
@@ -183,10 +170,30 @@ std::unique_ptr<CheckpointTraining> prepared(Options& o, const Context& context,
 void check_samples(const train::TrainConfig& c, const FinetuneConfig& f) {
   require(c.sample_every == 0 || !f.trains("autoencoder"),
           "train: --sample-every is of denoisers, and has no effect on an autoencoder");
-  require(c.sample_every == 0 || !f.trains("controlnet"),
-          "train: --sample-every is not there for control networks yet");
+  const bool controls = f.trains("controlnet") && !f.sample_prompts.empty();
+  require(controls || f.sample_controls.empty(),
+          "train: --sample-controls are images that --sample-prompts are drawn with by a control ",
+          "network (--train controlnet)");
+  require(!controls || !f.sample_controls.empty(),
+          "train: --sample-prompts of a control network want --sample-controls, the images that ",
+          "they are drawn with");
   require(c.sample_every > 0 || f.sample_prompts.empty(),
           "train: --sample-prompts has no effect without --sample-every");
+}
+
+int run_rank(Options& o) {
+  FinetuneRequest& r = o.request;
+  check(r.train, o.ranks ? o.ranks->ranks() : 1);
+  r.threads = own_threads(r.train.threads, o.ranks.get());
+  r.split = train::split_of(r.train, o.ranks.get());
+  const Context context = open_device(
+      {.device = r.train.device, .tune = r.train.tune, .threads = r.threads}, o.ranks.get());
+  int signal = 0;
+  const std::unique_ptr<CheckpointTraining> training = prepared(o, context, signal);
+  if (!training) return signal_exit + signal;
+  train::TrainJob job = training->job();
+  job.ranks = o.ranks.get();
+  return run_training(std::move(job), context, o.json);
 }
 
 int run(Options& o) {
@@ -199,13 +206,10 @@ int run(Options& o) {
           "train: ", o.diffusion.empty() ? "" : flag_of(o.diffusion.front().first),
           " is of denoisers, and has no effect on an autoencoder");
   check_samples(c, o.request.config);
-  train::check_run_folder(c.out, c.resume, c.overwrite);
-  const Context context =
-      open_device({.device = c.device, .tune = c.tune, .threads = c.threads}, nullptr);
-  int signal = 0;
-  const std::unique_ptr<CheckpointTraining> training = prepared(o, context, signal);
-  if (!training) return signal_exit + signal;
-  return run_training(training->job(), context, o.json);
+  if (!is_quiet()) train::check_run_folder(c.out, c.resume, c.overwrite);
+  if (const auto code = start_copies(c.gpus, c.device)) return *code;
+  o.ranks = join_group();
+  return run_ranked(o.ranks.get(), [&o] { return run_rank(o); });
 }
 
 bool is_model_name(const std::string& name) {
@@ -237,7 +241,6 @@ bool trains_checkpoint(const std::vector<std::string>& words) {
 std::function<int()> bind_checkpoint_training(CLI::App& app,
                                               const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
-  refuse_what_is_to_come(words);
   if (is_on(words, "--resume")) {
     read_run(*o, folder_of(words));
   } else {
@@ -246,8 +249,6 @@ std::function<int()> bind_checkpoint_training(CLI::App& app,
   add_flags(app, fields_of(*o));
   add_flags(app, train_fields(o->request.train), "Training");
   add_flags(app, finetune_fields(o->request.config), "Checkpoint, pictures and captions");
-  add_flags(app, fields_to_come(o->not_there));
-  for (const std::string_view name : to_come) app.get_option(flag_of(name))->group("");  // hidden
   std::vector<std::string> adapters = adapters::trainable_kinds();
   adapters.insert(adapters.begin(), "none");
   describe_choices(app, "adapter", adapters);
