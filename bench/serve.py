@@ -6,7 +6,8 @@
     python bench/serve.py --cases soak --minutes 10
 
 Prints a table, and appends JSON lines to bench/results/serve.jsonl. A figure that is over its limit
-(of docs/server.md) is marked; the exit code is 0 only if each case ran. Needs nothing but Python.
+(of docs/server.md) is marked; the exit code is 0 only if each case ran. Limits of time are not
+judged where others used the machine meanwhile (the soak measures it). Needs nothing but Python.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import serve_soak
 from serve_client import Client, Held, ServeProgram, job, request_text, row, serving
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+MOST_OTHERS = 0.2  # cores that others may use where times are judged
 
 
 def quantiles(seconds):
@@ -306,12 +308,14 @@ def main():
     for name in args.cases:
         try:
             for r in CASES[name](args):
-                over = r["limit"] is not None and r["value"] > r["limit"]
+                judged = r.get("others_cores", 0) <= MOST_OTHERS
+                over = judged and r["limit"] is not None and r["value"] > r["limit"]
                 limit = "" if r["limit"] is None else f"at most {r['limit']:g}"
-                print(f"{r['name']:68} {r['value']:10.2f} {r['unit']:5} {limit}"
-                      f"{'  OVER' if over else ''}", flush=True)
+                says = "  OVER" if over else "" if judged else "  not judged: the machine is shared"
+                print(f"{r['name']:68} {r['value']:10.2f} {r['unit']:5} {limit}{says}", flush=True)
                 with args.out.open("a") as out:
-                    line = {"bench": "serve", "case": name, **r, "over": over, **facts}
+                    line = {"bench": "serve", "case": name, **r, "over": over if judged else None,
+                            **facts}
                     out.write(json.dumps(line) + "\n")
         except (RuntimeError, OSError) as e:
             failed = True

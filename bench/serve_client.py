@@ -1,12 +1,15 @@
 """Clients of `ebb serve --engine fake`, and those that hold connections open."""
 
+import base64
 import http.client
 import json
 import multiprocessing
+import os
 import pathlib
 import random
 import selectors
 import socket
+import struct
 import sys
 import time
 
@@ -19,8 +22,8 @@ def row(name, value, unit, limit=None, **others):
     return {"name": name, "value": round(value, 3), "unit": unit, "limit": limit, **others}
 
 
-def serving(program, step_ms=0, *flags, engine="fake"):
-    return ServeProgram(program, "--quiet", *flags, step_ms=step_ms, engine=engine)
+def serving(program, step_ms=0, *flags, engine="fake", files=None):
+    return ServeProgram(program, "--quiet", *flags, step_ms=step_ms, engine=engine, files=files)
 
 
 class Client:
@@ -69,6 +72,78 @@ def request_text(method, path, body=None):
     data = b"" if body is None else json.dumps(body).encode()
     kind = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n" if data else ""
     return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n".encode() + data
+
+
+def form_text(fields):
+    """The body of a form and its Content-Type. `fields`: (name, file name or "", bytes)."""
+    parts = (b'--soak\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
+             % (name.encode(), f'; filename="{file}"'.encode() if file else b"", data)
+             for name, file, data in fields)
+    return b"".join(parts) + b"--soak--\r\n", "multipart/form-data; boundary=soak"
+
+
+def graph(steps=4, side=64, upload=None, text="soak"):
+    """A graph of ComfyUI's nodes for the model in the box; of a picture that was uploaded."""
+    def node(kind, **inputs):
+        return {"class_type": kind, "inputs": inputs}
+
+    out = {"1": node("CheckpointLoaderSimple", ckpt_name="box.safetensors"),
+           "2": node("CLIPTextEncode", clip=["1", 1], text=text),
+           "3": node("CLIPTextEncode", clip=["1", 1], text=""),
+           "4": node("EmptyLatentImage", width=side, height=side, batch_size=1),
+           "5": node("KSampler", model=["1", 0], positive=["2", 0], negative=["3", 0],
+                     latent_image=["4", 0], seed=random.randint(0, 1 << 60), steps=steps, cfg=3,
+                     sampler_name="euler", scheduler="normal", denoise=1),
+           "6": node("VAEDecode", samples=["5", 0], vae=["1", 2]),
+           "7": node("SaveImage", images=["6", 0], filename_prefix="soak")}
+    if upload:
+        out["4"] = node("VAEEncode", pixels=["8", 0], vae=["1", 2])
+        out["8"] = node("LoadImage", image=upload)
+        out["5"]["inputs"]["denoise"] = 0.6
+    return out
+
+
+class WebSocket:
+    """The messages of ComfyUI's /ws (RFC 6455), on a socket."""
+
+    def __init__(self, connection, client_id):
+        self.socket, self.held = connection, b""
+        key = base64.b64encode(os.urandom(16)).decode()
+        connection.sendall(f"GET /ws?clientId={client_id} HTTP/1.1\r\nHost: localhost\r\n"
+                           "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+                           f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+                           .encode())
+        while b"\r\n\r\n" not in self.held:
+            self.more()
+        head, _, self.held = self.held.partition(b"\r\n\r\n")
+        self.status = int(head[9:12])
+
+    def more(self):
+        data = self.socket.recv(1 << 16)
+        if not data:
+            raise ConnectionError("the WebSocket was closed")
+        self.held += data
+
+    def take(self, size):
+        while len(self.held) < size:
+            self.more()
+        out, self.held = self.held[:size], self.held[size:]
+        return out
+
+    def next(self):
+        """Of a text message its JSON, else None."""
+        kind, size = self.take(2)
+        if size == 126:
+            size, = struct.unpack(">H", self.take(2))
+        elif size == 127:
+            size, = struct.unpack(">Q", self.take(8))
+        data = self.take(size)
+        return json.loads(data) if kind & 15 == 1 else None
+
+    def send(self, kind, data, last=True, said=None):
+        """A masked frame; `said`: the length that it claims, below 126."""
+        size = len(data) if said is None else said
+        self.socket.sendall(bytes([kind | (128 if last else 0), 128 | size]) + bytes(4) + data)
 
 
 class Held:
