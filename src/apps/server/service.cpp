@@ -202,7 +202,7 @@ void Service::stop() {
 // ---- requests ---------------------------------------------------------------------------------
 
 const Route* Service::route_of(const Request& r, std::vector<std::string>* parts) const {
-  const std::string_view method = r.method == "HEAD" ? "GET" : r.method;
+  const std::string_view method = r.method == "HEAD" ? std::string_view("GET") : r.method;
   for (const Route& route : routes_) {
     if (route.method != method) continue;
     auto found = matched(route.pattern, r.path);
