@@ -1,30 +1,44 @@
-// Hostile requests to a server in this process with the engine of tests, until so many are
-// answered: the sockets, the HTTP parser, the router and all dialects. fuzz_serve REQUESTS [SEED].
+// Hostile requests to servers in this process with the engine of tests, until so many are answered:
+// sockets, the HTTP parser, WebSockets, the router, all dialects, batches, the files that a server
+// reads. fuzz_serve REQUESTS [SEED].
 // A finding is a fault of the sanitizers, an answer "internal", or no answer; the exit code is 0
-// only without one.
+// only without one. Servers follow each other, each with files of its own; what their clients draw
+// depends on the seed of the round, which is printed.
+#include <sanitizer/common_interface_defs.h>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-
 #include <mutex>
 #include <thread>
 
 #include "apps/server/base64.h"
-#include "apps/server/engine.h"
 #include "apps/server/service.h"
+#include "fuzz/hostile_files.h"
 #include "fuzz/hostile_requests.h"
+#include "fuzz/small_engine.h"
 #include "io/image.h"
 #include "support/http_client.h"
 
 namespace ebb::testing {
 namespace {
 
+constexpr size_t clients = 4, requests_of_round = 5000, most_findings = 20;
+
 struct Results {
-  std::atomic<size_t> requests = 0, connections = 0, findings = 0;
+  std::atomic<size_t> requests = 0, connections = 0, sockets = 0, findings = 0;
   std::mutex mutex;
   std::map<int, size_t> answers;  // by status
 };
+
+// What each client sends; printed where a sanitizer ends the process.
+std::string sending[clients];
+
+void tell_sending() {
+  for (const std::string& bytes : sending)
+    std::fprintf(stderr, "---- sending\n%s\n", bytes.substr(0, 20000).c_str());
+}
 
 void finding(Results& to, const char* what, const std::string& sent, const std::string& read) {
   ++to.findings;
@@ -38,62 +52,136 @@ void count(Results& to, const std::string& sent, const std::string& read) {
   for (size_t at = 0; (at = read.find(line, at)) != read.npos; at += line.size()) {
     const int status = std::atoi(read.c_str() + at + line.size());
     ++to.answers[status];
-    to.requests += status >= 200;
+    to.requests += status != 100;
   }
-  for (const char* fault : {"\"internal\"", "\"errors\":\"serve: ", "was not answered"})
-    if (read.find(fault) != read.npos) finding(to, "an internal fault", sent, read);
+  for (const char* fault : {"\"internal\"", "\"errors\":\"serve: ", "was not answered",
+                            "[json.exception", "_M_", "bad_alloc"})
+    if (read.find(fault) != read.npos && sent.find(fault) == sent.npos)
+      finding(to, "an internal fault", sent, read);
+}
+
+// Ids and names in answers: of jobs, pictures, runs, uploads.
+void learn(HostileRequests& to, const std::string& read) {
+  for (const std::string_view key : {"\"id\":\"", "\"prompt_id\":\"", "\"filename\":\""})
+    if (const size_t at = read.find(key); at != read.npos) {
+      const size_t from = at + key.size();
+      if (const size_t end = read.find('"', from); end != read.npos && end - from < 80)
+        to.learn(read.substr(from, end - from));
+    }
+}
+
+// Frames behind the answer to an upgrade.
+void web_socket(HostileRequests& from, uint16_t port, Results& to, std::string& sent) {
+  Wire wire(port);
+  wire.send(sent = from.upgrade());
+  if (!wire.until("\r\n\r\n")) return;  // it was no request
+  for (size_t i = from.below(12); i > 0; --i) {
+    const std::string frame = from.frame();
+    sent += frame;
+    if (!wire.send(frame)) break;
+  }
+  if (from.one_in(3)) wire.end();
+  while (wire.more(std::chrono::milliseconds(20)) && wire.read.size() < (1u << 20)) {
+  }
+  ++to.sockets;
+  count(to, sent, wire.read);
 }
 
 // One connection: it waits for its answers, sends no more, or is left at once.
-void connection(HostileRequests& from, uint16_t port, Results& to) {
-  const size_t kind = from.below(8);
-  std::string bytes;
-  const size_t requests = kind == 0 ? 1 : 1 + from.below(4);
-  for (size_t i = 0; i < requests; ++i) bytes += from.next(i + 1 == requests);
+void connection(HostileRequests& from, uint16_t port, Results& to, std::string& bytes) {
+  if (from.one_in(12)) return web_socket(from, port, to, bytes);
+  const bool intact = !from.one_in(3);
+  const size_t kind = from.below(16), requests = 1 + from.below(intact ? 16 : 4);
+  bytes.clear();
+  for (size_t i = 0; i < requests; ++i) bytes += from.next(i + 1 == requests, intact);
   Wire wire(port);
   if (!wire.open()) return finding(to, "no connection", bytes, "");
   wire.send(bytes);
   ++to.connections;
-  if (kind == 1) return;
-  const bool streams = bytes.find("/events") != bytes.npos || bytes.find("stream") != bytes.npos;
-  if (kind > 1 || streams) wire.end();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (wire.more(std::chrono::seconds(streams ? 1 : 30))) {
-    if (std::chrono::steady_clock::now() > end)
-      return finding(to, "no end of answers", bytes, wire.read);
+  if (kind == 0) return;
+  const bool streams = bytes.find("events") != bytes.npos || bytes.find("stream") != bytes.npos;
+  if (!intact || kind < 4) wire.end();
+  constexpr std::chrono::seconds longest{60};
+  const auto end = std::chrono::steady_clock::now() + longest;
+  while (wire.more(streams ? std::chrono::milliseconds(50) : longest)) {
   }
+  if (std::chrono::steady_clock::now() > end) finding(to, "no end of answers", bytes, wire.read);
   count(to, bytes, wire.read);
+  learn(from, wire.read);
+}
+
+SmallPicture picture() {
+  const auto png =
+      io::encode_png(Tensor(DType::u8, {8, 8, 3}), {{"parameters",
+                                                     "a fox\nNegative prompt: dog\nSteps: 2, "
+                                                     "Sampler: Euler, CFG scale: 7, Seed: 1, "
+                                                     "Size: 64x64, Model: box"}});
+  return {{png.begin(), png.end()}, server::base64(png)};
+}
+
+server::ServiceOptions options_of(const std::string& folder, size_t round) {
+  server::ServiceOptions o;
+  o.out = folder + "/out";
+  o.runs = {folder + "/runs"};
+  o.folders = {{folder + "/models", {}, true}};
+  o.limits.header_time = o.limits.slow_body = std::chrono::milliseconds(500);
+  o.limits.connections_of_address = o.limits.connections;
+  o.queue = {.jobs = 8, .images = 16, .known_seconds = 2};
+  o.tidy = std::chrono::milliseconds(500);
+  if (round % 2 == 1) o.max_batch = 4, o.batch_window = 5;
+  return o;
+}
+
+// A server and its clients, until so many requests are answered in all.
+void run_round(const std::string& folder, size_t round, uint64_t seed, size_t until, Results& to) {
+  const SmallPicture image = picture();
+  HostileFiles files(folder + "/out", folder + "/runs", image.bytes, seed + clients);
+  files.keep_jobs();
+  for (int i = 0; i < 20; ++i) files.change_run();
+  server::Service service(options_of(folder, round),
+                          [](const auto&) { return std::make_unique<SmallEngine>(); });
+  const std::jthread serves([&] { service.run(); });
+  const auto goes_on = [&] { return to.requests < until && to.findings < most_findings; };
+  {
+    std::vector<std::jthread> threads;
+    for (uint64_t i = 0; i < clients; ++i)
+      threads.emplace_back([&, i] {
+        HostileRequests from(service.routes(), image, seed + i);
+        while (goes_on()) connection(from, service.port(), to, sending[i]);
+      });
+    while (goes_on()) {
+      files.change_run();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  if (ask(service.port(), "GET", "/internal/ping").status != 200) finding(to, "no ping", "", "");
+  service.stop();
 }
 
 int run(size_t requests, uint64_t seed) {
-  server::ServiceOptions o;
-  o.limits.header_time = o.limits.slow_body = std::chrono::milliseconds(500);
-  o.queue = {.jobs = 8, .images = 8, .known_seconds = 2};
-  server::Service service(std::move(o), [](const auto&) { return server::fake_engine(0); });
-  const std::jthread serves([&] { service.run(); });
-  const std::string picture = server::base64(io::encode_png(Tensor(DType::u8, {8, 8, 3})));
+  __sanitizer_set_death_callback(tell_sending);
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / str("ebb_fuzz_serve_", ::getpid())).string();
+  std::filesystem::create_directories(folder + "/models");
+  std::filesystem::copy("share/ebb/box.safetensors", folder + "/models/box.safetensors");
   Results results;
   const auto start = std::chrono::steady_clock::now();
-  {
-    std::vector<std::jthread> clients;
-    for (uint64_t i = 0; i < 4; ++i)
-      clients.emplace_back([&, i] {
-        HostileRequests from(service.routes(), picture, seed + i);
-        while (results.requests < requests && results.findings < 20)
-          connection(from, service.port(), results);
-      });
-    while (results.requests < requests && results.findings < 20) {
-      std::this_thread::sleep_for(std::chrono::seconds(1));
-      std::fprintf(stderr, "\r%zu requests", results.requests.load());
-    }
+  const auto spent = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  for (size_t round = 0; results.requests < requests && results.findings < most_findings; ++round) {
+    const uint64_t own = seed + 100 * round;
+    run_round(folder, round, own, std::min(results.requests + requests_of_round, requests),
+              results);
+    std::printf("round %zu, seed %llu: %zu requests, %.0f s, %.0f a second, %zu findings\n", round,
+                static_cast<unsigned long long>(own), results.requests.load(), spent(),
+                static_cast<double>(results.requests) / spent(), results.findings.load());
+    std::fflush(stdout);
   }
-  if (ask(service.port(), "GET", "/internal/ping").status != 200)
-    finding(results, "no ping", "", "");
-  service.stop();
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  std::printf(
-      "\n%zu requests, %zu connections, %.0f s, %zu findings; answers:", results.requests.load(),
-      results.connections.load(), spent.count(), results.findings.load());
+  std::filesystem::remove_all(folder);
+  std::printf("%zu requests, %zu connections, %zu WebSockets, %.0f s, %zu findings; answers:",
+              results.requests.load(), results.connections.load(), results.sockets.load(), spent(),
+              results.findings.load());
   for (const auto& [status, n] : results.answers) std::printf(" %d: %zu", status, n);
   std::printf("\n");
   return results.findings == 0 ? 0 : 1;
