@@ -6,6 +6,7 @@
 #include "apps/cli/settings_file.h"
 #include "apps/server/fault.h"
 #include "apps/server/queue.h"
+#include "apps/server/request_limits.h"
 #include "base/json.h"
 #include "io/file.h"
 
@@ -27,11 +28,12 @@ std::string* place_of(JobSpec& spec, const std::string& field) {
   return nullptr;
 }
 
-io::PictureFormat format_of(const Json& number) {
-  constexpr auto last = static_cast<int64_t>(io::PictureFormat::webp);
-  const auto n = number.get<int64_t>();
-  require(n >= 0 && n <= last, subject, ": format must be 0 to ", last, ", not ", n);
-  return static_cast<io::PictureFormat>(n);
+int64_t whole(const Json& of, const char* name, int64_t least, int64_t most) {
+  const Json& number = of.at(name);
+  const bool fits = number.is_number_integer() && number >= least && number <= most;
+  require(fits, subject, ": ", name, " must be a whole number from ", least, " to ", most, ", not ",
+          json_text(number).substr(0, 100));
+  return number.get<int64_t>();
 }
 
 // The name of an input, which becomes a part of a file's name here.
@@ -55,18 +57,21 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   job->id = j.at("id").get<std::string>();
   job->file = path.stem().string();
   job->created = j.at("created").get<double>();
-  job->done_before = j.at("done").get<int64_t>();
+  job->done_before = whole(j, "done", 0, most_images);
   job->of_before = true;
   s.kind = j.at("kind") == "upscale" ? JobKind::upscale : JobKind::generate;
   s.client = j.at("client").get<std::string>();
-  s.format = format_of(j.at("format"));
-  s.quality = j.at("quality").get<int>();
+  constexpr auto last_format = static_cast<int64_t>(io::PictureFormat::webp);
+  s.format = static_cast<io::PictureFormat>(whole(j, "format", 0, last_format));
+  s.quality = static_cast<int>(whole(j, "quality", 1, 100));
   s.shown = j.at("shown");
   s.note = j.value("note", Json());
   for (const auto& name : j.at("given")) s.given.insert(name.get<std::string>());
   for (const auto& name : j.at("inputs")) s.inputs.push_back({input_of(name), {}});
   cli::set_settings(s.flags.settings(true), s.flags.diffusion, j.at("settings").dump(),
                     std::string(subject));
+  require(s.flags.n >= 1 && s.flags.n <= most_images, subject, ": n must be from 1 to ",
+          most_images, ", not ", s.flags.n);
   set_fields_json(fields_of(s.upscale), j.at("upscale").dump(), subject);
   return job;
 }

@@ -29,7 +29,19 @@ Json messages_of(const JobView& v) {
 
 }  // namespace
 
-bool is_prompt(const Job& job) { return job.spec.note.contains("comfy"); }
+// A note of a file may be damaged: its job is none of this protocol then.
+bool is_prompt(const Job& job) {
+  const auto at = job.spec.note.find("comfy");
+  if (at == job.spec.note.end() || !at->is_object()) return false;
+  const auto has = [&](const char* name, auto is) {
+    const auto value = at->find(name);
+    return value != at->end() && ((*value).*is)();
+  };
+  using Is = bool (Json::*)() const;
+  constexpr Is text = &Json::is_string, object = &Json::is_object, number = &Json::is_number;
+  return has("client", text) && has("sampler", text) && has("class", text) &&
+         has("shows", object) && has("graph", object) && has("number", number);
+}
 
 std::string client_of(const Job& job) { return note(job).value("client", ""); }
 
