@@ -3,10 +3,12 @@
 // reads. fuzz_serve REQUESTS [SEED].
 // A finding is a fault of the sanitizers, an answer "internal", or no answer; the exit code is 0
 // only without one. Servers follow each other, each with files of its own; what their clients draw
-// depends on the seed of the round, which is printed.
+// depends on the seed of the round, which is printed. An interrupt (SIGINT, SIGTERM) ends the round
+// and says what was done till then.
 #include <sanitizer/common_interface_defs.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -25,6 +27,8 @@ namespace ebb::testing {
 namespace {
 
 constexpr size_t clients = 4, requests_of_round = 5000, most_findings = 20;
+
+volatile std::sig_atomic_t interrupted = 0;
 
 struct Results {
   std::atomic<size_t> requests = 0, connections = 0, sockets = 0, findings = 0;
@@ -141,7 +145,9 @@ void run_round(const std::string& folder, size_t round, uint64_t seed, size_t un
   server::Service service(options_of(folder, round),
                           [](const auto&) { return std::make_unique<SmallEngine>(); });
   const std::jthread serves([&] { service.run(); });
-  const auto goes_on = [&] { return to.requests < until && to.findings < most_findings; };
+  const auto goes_on = [&] {
+    return to.requests < until && to.findings < most_findings && !interrupted;
+  };
   {
     std::vector<std::jthread> threads;
     for (uint64_t i = 0; i < clients; ++i)
@@ -161,6 +167,7 @@ void run_round(const std::string& folder, size_t round, uint64_t seed, size_t un
 
 int run(size_t requests, uint64_t seed) {
   __sanitizer_set_death_callback(tell_sending);
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { interrupted = 1; });
   const std::string folder =
       (std::filesystem::temp_directory_path() / str("ebb_fuzz_serve_", ::getpid())).string();
   std::filesystem::create_directories(folder + "/models");
@@ -170,7 +177,10 @@ int run(size_t requests, uint64_t seed) {
   const auto spent = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  for (size_t round = 0; results.requests < requests && results.findings < most_findings; ++round) {
+  const auto goes_on = [&] {
+    return results.requests < requests && results.findings < most_findings && !interrupted;
+  };
+  for (size_t round = 0; goes_on(); ++round) {
     const uint64_t own = seed + 100 * round;
     run_round(folder, round, own, std::min(results.requests + requests_of_round, requests),
               results);
