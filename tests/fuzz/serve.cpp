@@ -26,7 +26,7 @@
 namespace ebb::testing {
 namespace {
 
-constexpr size_t clients = 4, requests_of_round = 5000, most_findings = 20;
+constexpr size_t clients = 4, requests_of_round = 2000, most_findings = 20;
 
 volatile std::sig_atomic_t interrupted = 0;
 
