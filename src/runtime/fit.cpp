@@ -6,14 +6,17 @@
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "passes/near_readers.h"
 
 namespace ebb {
 namespace {
 
 // `facts` are of the original nodes.
-Fitted planned(Recomputed nodes, const std::vector<NodeMemory>& facts,
+Fitted planned(const Recomputed& nodes, const std::vector<NodeMemory>& facts,
                const RecomputeCount& count) {
-  Fitted out{.nodes = std::move(nodes), .memory = {}, .count = count};
+  NearReaders placed = near_readers(nodes.graph);
+  Fitted out{.nodes = {std::move(placed.graph), {}}, .memory = {}, .count = count};
+  for (const size_t i : placed.origin) out.nodes.origin.push_back(nodes.origin[i]);
   const Node* first = out.nodes.graph.nodes().data();
   out.memory = plan_memory(out.nodes.graph, [&](const Node& n) {
     return facts[out.nodes.origin[static_cast<size_t>(&n - first)]];

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "nn/network.h"
+#include "passes/quantise_states.h"
 #include "train/model_weights.h"
 
 namespace ebb::train {
@@ -99,6 +100,12 @@ void bind_state(Plan& plan, const TrainState& state, const Split& split) {
 
 void bind_weight(Plan& plan, const std::string& name, const Tensor& weight) {
   const Source* const source = plan.graph().find_source(name);
+  if (!source && plan.graph().find_source(codes_of(name))) {
+    const Quantised q = Quantised::of(name, weight);
+    plan.bind(codes_of(name), q.codes);
+    plan.bind(scales_of(name), q.scales);
+    return;
+  }
   const DType kept = source ? plan.graph().type(source->value).dtype : weight.dtype();
   plan.bind(name, kept == weight.dtype() ? weight : weight.to(kept));
 }
