@@ -16,6 +16,7 @@ struct Layer {
   std::string name;
   int64_t out = 24, in = 32, rank = 4;
   Source::Kind weight = Source::Kind::state;
+  bool scaled = false;  // each row, by a param
 };
 
 Value source(Graph& g, Source::Kind kind, const std::string& name, const Shape& shape) {
@@ -29,7 +30,10 @@ Value changed(Graph& g, const Layer& l) {
   const Value down = source(g, Source::Kind::param, l.name + ".down", {l.rank, l.in, 1, 1});
   const Value change =
       ops::matmul(ops::reshape(2.0 * up, {l.out, l.rank}), ops::reshape(down, {l.rank, l.in}));
-  return w + ops::reshape(ops::reshape(change, {l.out, l.in, 1, 1}), {l.out, l.in});
+  const Value sum = w + ops::reshape(ops::reshape(change, {l.out, l.in, 1, 1}), {l.out, l.in});
+  if (!l.scaled) return sum;
+  const Value scale = source(g, Source::Kind::param, l.name + ".scale", {l.out});
+  return sum * ops::reshape(scale, {l.out, 1});
 }
 
 // The mean square of what layers below each other make of x.
@@ -92,6 +96,19 @@ TEST(distribute_products, changes_below_each_other__are_one_product_each_way) {
   const Graph after = distribute_products(before);
   expect_same(before, after);
   EXPECT_EQ(products(after), (std::multiset<std::string>{"[2,5,56]", "[2,5,56]", "[2,5,10]"}));
+}
+
+TEST(distribute_products, rows_times_a_scale__are_columns_of_the_products_times_it) {
+  const Graph before = loss_of({{.name = "w", .scaled = true}}),
+              after = distribute_products(before);
+  expect_same(before, after);
+  EXPECT_EQ(products(after), (std::multiset<std::string>{"[2,5,24]", "[2,5,24]", "[2,5,4]"}));
+  const Graph step = gradients(after, "loss", params_of(after));
+  EXPECT_EQ(products(step).count("[24,32]"), 0u);
+  const Graph some = loss_of({{.name = "q", .scaled = true}, {.name = "key", .out = 8, .rank = 2}});
+  expect_same(some, distribute_products(some));
+  EXPECT_EQ(products(distribute_products(some)),
+            (std::multiset<std::string>{"[2,5,32]", "[2,5,32]", "[2,5,6]"}));
 }
 
 TEST(distribute_products, where_nothing_is_saved__nothing_changes) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "adapters/decomposed.h"
 #include "base/error.h"
 #include "base/file_and_numbers.h"
 #include "base/parse_json.h"
@@ -20,17 +21,12 @@ struct Found {
   const AdapterKind* kind = nullptr;  // null: of whatever kind the module is
 };
 
-// Roles of all kinds.
+// Roles of all kinds, beside magnitude_roles().
 const std::vector<AdapterKind::Role>& common_roles() {
-  static const std::vector<AdapterKind::Role> all = {
-      {".alpha", "alpha"},
-      {".scale", "scale"},
-      {".dora_scale", FileModule::magnitude},
-      {".lora_magnitude_vector", FileModule::row_magnitude},
-      {".lora_magnitude_vector.weight", FileModule::row_magnitude},
-      {".lora_magnitude_vector.default.weight", FileModule::row_magnitude},
-      {".reshape_weight", "reshape"},
-      {".lora_down.bias", "down_bias"}};
+  static const std::vector<AdapterKind::Role> all = {{".alpha", "alpha"},
+                                                     {".scale", "scale"},
+                                                     {".reshape_weight", "reshape"},
+                                                     {".lora_down.bias", "down_bias"}};
   return all;
 }
 
@@ -48,6 +44,7 @@ std::optional<Found> parsed(const std::string& name) {
   };
   for (const AdapterKind* k : all_kinds()) look(k->roles, k);
   look(common_roles(), nullptr);
+  look(magnitude_roles(), nullptr);
   return out;
 }
 

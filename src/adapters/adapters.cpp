@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "adapters/decomposed.h"
 #include "base/error.h"
 #include "nn/ops.h"
 #include "ops/sqrt/op.h"
@@ -91,12 +92,11 @@ Value shaped(Value v, const WeightSize& w) { return ops::reshape(v, {w.out, w.in
 
 // The weight with the lengths of its rows, or of its columns, as the file has them:
 // V * magnitude / |V|.
-Value decomposed(Value v, Value magnitude, bool rows, const WeightSize& w) {
+Value decomposed(Value v, Value magnitude, bool rows) {
   const Value length =
       ops::sqrt(ops::sum_of({v}, rows ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{0, 2},
                             [](auto x) { return x[0] * x[0]; }));
-  const Value wanted = ops::reshape(magnitude, rows ? Shape{w.out, 1, 1} : Shape{1, w.in, 1});
-  return ops::map({v, wanted, length}, [](auto x) { return x[0] * (x[1] / (x[2] + 0x1p-23)); });
+  return v * magnitude_scale(ops::reshape(magnitude, length.shape()), length);
 }
 
 struct Term {
@@ -124,7 +124,7 @@ struct Term {
     if (magnitude) {
       const Shape s = magnitude.shape();
       const bool rows = of_rows || (s.rank() > 0 && s[0] == size.out);
-      delta = (decomposed(weight + delta, magnitude, rows, size) - weight) * scalar(0);
+      delta = (decomposed(weight + delta, magnitude, rows) - weight) * scalar(0);
     }
     Value out = delta;
     if (transposed) out = ops::permute(ops::reshape(out, {size.out, size.in}), {1, 0});

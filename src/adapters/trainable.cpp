@@ -4,17 +4,27 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "adapters/decomposed.h"
 #include "base/error.h"
 #include "base/names.h"
 #include "io/safetensors.h"
 #include "nn/ops.h"
 #include "nn/storage.h"
 #include "ops/prim/literal/op.h"
+#include "ops/stop_gradient/op.h"
 #include "passes/distribute_products.h"
 #include "train/model_weights.h"
 
 namespace ebb::adapters {
 namespace {
+
+// The name of low-rank adapters that are decomposed.
+constexpr const char* dora = "dora";
+
+TrainableOptions resolved(TrainableOptions o) {
+  if (small_letters(o.kind) == dora) o.kind = "lora", o.decomposed = true;
+  return o;
+}
 
 const AdapterKind& kind_of(const std::string& name) {
   for (const AdapterKind* k : all_kinds())
@@ -31,8 +41,9 @@ int64_t rank_of(const AdapterKind& kind, const std::string& layer,
 }
 
 std::string suffix_of(const AdapterKind& kind, const std::string& role, FileNames names) {
-  for (const AdapterKind::Role& r : kind.roles)
-    if (r.role == role && r.names == names) return r.suffix;
+  for (const auto* roles : {&kind.roles, &magnitude_roles()})
+    for (const AdapterKind::Role& r : *roles)
+      if (r.role == role && r.names == names) return r.suffix;
   fail("adapter: ", kind.name, " has no ",
        names == FileNames::kohya ? "names of kohya's" : "names of PEFT's", " (", role, ")");
 }
@@ -43,11 +54,13 @@ std::vector<std::string> trainable_kinds() {
   std::vector<std::string> out;
   for (const AdapterKind* k : all_kinds())
     if (k->factors) out.push_back(small_letters(k->name));
+  out.emplace_back(dora);
   return out;
 }
 
-void check(const TrainableOptions& o) {
+void check(const TrainableOptions& given) {
   constexpr int64_t largest = 4096;
+  const TrainableOptions o = resolved(given);
   const AdapterKind& kind = kind_of(o.kind);
   require(o.sizes.factor == -1 || kind.has_factor, "factor: is not of adapters of the kind ",
           small_letters(kind.name), ", on which it has no effect (", o.sizes.factor, ")");
@@ -64,7 +77,7 @@ void check(const TrainableOptions& o) {
 
 TrainableAdapter::TrainableAdapter(std::vector<AdaptedNetwork> networks,
                                    const TrainableOptions& options)
-    : networks_(std::move(networks)), options_(options), kind_(&kind_of(options.kind)) {
+    : networks_(std::move(networks)), options_(resolved(options)), kind_(&kind_of(options_.kind)) {
   check(options_);
   for (size_t i = 0; i < networks_.size(); ++i)
     if (!networks_[i].targets.empty()) add_layers(i);
@@ -116,6 +129,18 @@ void TrainableAdapter::add_layer(size_t network, const nn::Weight& w, const std:
                            .shape = f.shape,
                            .spec = {.init = f.init, .scale = f.init_scale, .decay = true},
                            .trained = true});
+  if (!options_.decomposed) return;
+  // decay would pull to weights of zeros, not to the network's
+  const auto of_rows = [&](const char* what, bool trained) {
+    return nn::Weight{.name = str("adapter.", networks_[network].prefix, layer, '.', what),
+                      .shape = {w.shape[0]},
+                      .spec = {.qkv_interleave = w.spec.qkv_interleave, .decay = false},
+                      .trained = trained};
+  };
+  l.magnitude = of_rows("magnitude", true);
+  l.length = of_rows("length", false);
+  const auto role = std::ranges::find(magnitude_roles(), options_.names, &AdapterKind::Role::names);
+  l.factors.emplace_back(role->role, l.magnitude);
 }
 
 int64_t TrainableAdapter::elements() const {
@@ -135,6 +160,19 @@ nn::Weights TrainableAdapter::weights() const {
     }
   for (const Layer& l : layers_)
     for (const auto& [role, w] : l.factors) out.push_back(w);
+  for (const Layer& l : layers_)
+    if (options_.decomposed) out.push_back(l.length);
+  return out;
+}
+
+NamedTensors TrainableAdapter::given(const NamedTensors& weights) const {
+  NamedTensors out;
+  for (const Layer& l : layers_) {
+    if (!options_.decomposed) break;
+    const Tensor lengths = row_lengths(weights.at(networks_[l.network].prefix + l.weight.name));
+    out[l.length.name] = lengths;
+    out[l.magnitude.name] = lengths.clone();  // is trained
+  }
   return out;
 }
 
@@ -146,7 +184,9 @@ std::vector<std::string> TrainableAdapter::factors_of(Network::Part part) const 
   return out;
 }
 
-Value TrainableAdapter::change(Graph& g, const Layer& l) const {
+// The weight as the network has it, with the change.
+Value TrainableAdapter::changed(Value weight, const Layer& l) const {
+  Graph& g = *weight.graph;
   std::map<std::string, Value, std::less<>> factors;
   for (const auto& [role, w] : l.factors)
     factors[role] = g.source(Source::Kind::param, w.name, {DType::f32, w.shape});
@@ -159,7 +199,18 @@ Value TrainableAdapter::change(Graph& g, const Layer& l) const {
                          const auto it = factors.find(role);
                          return it == factors.end() ? Value() : it->second;
                        }};
-  return nn::decode(l.weight, ops::reshape(kind_->delta(in), file));
+  const Value change = nn::decode(l.weight, ops::reshape(kind_->delta(in), file));
+  if (!options_.decomposed) return weight + change;
+  std::vector<int64_t> rows(static_cast<size_t>(weight.shape().rank()), 1);
+  rows[0] = weight.shape()[0];
+  const auto of_rows = [&](Source::Kind kind, const nn::Weight& w) {
+    return ops::reshape(g.source(kind, w.name, {DType::f32, w.shape}), Shape(rows));
+  };
+  // the lengths are constants of the gradient (Liu et al. 2024, section 4.3)
+  const Value lengths =
+      ops::stop_gradient(changed_lengths(weight, change, of_rows(Source::Kind::state, l.length)));
+  const Value magnitude = ops::reshape(factors.at(l.factors.back().first), Shape(rows));
+  return (weight + change) * magnitude_scale(magnitude, lengths);
 }
 
 Graph TrainableAdapter::adapted(const Graph& loss) const {
@@ -172,7 +223,7 @@ Graph TrainableAdapter::adapted(const Graph& loss) const {
     if (const auto it = by_weight.find(s.name); it != by_weight.end()) {
       const AtScope at(rw.to(),
                        networks_[it->second->network].prefix + it->second->layer + ".adapter");
-      v = v + change(rw.to(), *it->second);
+      v = changed(v, *it->second);
     }
     rw.set(s.value, v);
   }
@@ -193,6 +244,7 @@ std::string TrainableAdapter::peft_facts(const std::vector<LayerNames>& names) c
     out[peft + "r"] = options_.sizes.rank;
     out[peft + "lora_alpha"] = options_.alpha;
     out[peft + "target_modules"].push_back(names[l.network].diffusers(l.layer));
+    if (options_.decomposed) out[peft + "use_dora"] = true;
   }
   return out.dump();
 }
@@ -210,8 +262,10 @@ void TrainableAdapter::write(const std::string& path, const NamedTensors& tensor
     const std::string stem = names[l.network].written(l.layer, options_.names);
     for (const auto& [role, w] : l.factors) {
       const std::string name = stem + suffix_of(*kind_, role, options_.names);
-      out.push_back(
-          {name, train::rounded(name, tensors.at(prefix + w.name), how.dtype, "save_dtype")});
+      Tensor t = tensors.at(prefix + w.name);
+      if (w.name == l.magnitude.name)
+        t = nn::to_file(w, t).reshape(magnitude_shape(nn::file_shape(l.weight), options_.names));
+      out.push_back({name, train::rounded(name, t, how.dtype, "save_dtype")});
     }
     // a large one does not fit into f16
     if (has_alphas)

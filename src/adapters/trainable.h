@@ -14,14 +14,15 @@
 namespace ebb::adapters {
 
 struct TrainableOptions {
-  std::string kind = "lora";  // of all_kinds(), those with factors
+  std::string kind = "lora";  // of all_kinds(), those with factors; "dora": lora, decomposed
   FactorSizes sizes = {};
   double alpha = 16;
+  bool decomposed = false;             // magnitudes are trained, too (adapters/decomposed.h)
   FileNames names = FileNames::kohya;  // of its file
 };
 // Throws Error for settings that cannot be, and for names that the kind has not.
 void check(const TrainableOptions& options);
-// The kinds that can be trained, in lower case.
+// What may be TrainableOptions::kind, in lower case.
 std::vector<std::string> trainable_kinds();
 
 struct WritingOptions {
@@ -53,9 +54,13 @@ class TrainableAdapter {
   Graph adapted(const Graph& loss) const;
   // Of such a graph: the networks' own, which are not trained, and the factors.
   nn::Weights weights() const;
+  // Of decomposed adapters: what of weights() follows from the networks' weights, given by name, as
+  // these have them: magnitudes begin as the lengths of their rows.
+  NamedTensors given(const NamedTensors& weights) const;
   // The factors of the networks of a part.
   std::vector<std::string> factors_of(Network::Part part) const;
   const AdapterKind& kind() const { return *kind_; }
+  bool decomposed() const { return options_.decomposed; }
   size_t layers() const { return layers_.size(); }
   int64_t elements() const;  // of all factors
 
@@ -71,10 +76,13 @@ class TrainableAdapter {
     std::string layer;  // its name without ".weight"
     double scale = 1;   // alpha / rank, as the kind reads them
     std::vector<std::pair<std::string, nn::Weight>> factors;  // by role
+    // Of decomposed ones: the last of the factors, and the lengths of the weight's rows, which
+    // stay.
+    nn::Weight magnitude = {}, length = {};  // f32 [rows]
   };
   void add_layers(size_t network);
   void add_layer(size_t network, const nn::Weight& weight, const std::string& layer);
-  Value change(Graph& g, const Layer& layer) const;
+  Value changed(Value weight, const Layer& layer) const;
   std::string peft_facts(const std::vector<LayerNames>& names) const;
 
   std::vector<AdaptedNetwork> networks_;

@@ -122,9 +122,9 @@ void check_adapter(const FinetuneConfig& f) {
   }
   require(f.rank == defaults.rank && f.factor == defaults.factor && f.alpha == defaults.alpha &&
               f.targets == defaults.targets && f.text_targets == defaults.text_targets &&
-              f.names == defaults.names,
-          "adapter: rank, factor, alpha, targets, text_targets and names are an adapter's "
-          "(--adapter lora)");
+              f.names == defaults.names && !f.decompose,
+          "adapter: rank, factor, alpha, targets, text_targets, decompose and names are an "
+          "adapter's (--adapter lora)");
   if (f.trains("controlnet")) return;
   // the files of a run have all components, of its checkpoint alone
   for (const auto& [flag, file] : {std::pair{"--vae", f.vae}, {"--text-encoder", f.text_encoder}})
@@ -151,6 +151,7 @@ adapters::TrainableOptions adapter_options(const FinetuneConfig& f) {
   return {.kind = f.adapter,
           .sizes = {.rank = f.rank, .factor = f.factor},
           .alpha = f.alpha,
+          .decomposed = f.decompose,
           .names = adapters::parse_file_names(f.names)};
 }
 
@@ -175,6 +176,12 @@ void check(const FinetuneConfig& f) {
   const FinetuneConfig defaults;
   check_parts(f);
   check_adapter(f);
+  require(!f.frozen_in_8_bits() || f.adapts() || !f.trains("unet"),
+          "frozen_weights: nothing stays as it is where the networks themselves are trained; q8 is "
+          "for adapters (--adapter lora), embeddings and control networks (--train ",
+          f.train, ")");
+  require(!f.frozen_in_8_bits() || !f.trains("autoencoder"),
+          "frozen_weights: is not for autoencoders, of which nothing stays (--train autoencoder)");
   // runs of older versions recorded these numbers where nobody gave any
   const bool recorded = f.bucket_min == 256 && f.bucket_max == 1024;
   const bool open = f.bucket_min == 0 && f.bucket_max == 0;

@@ -14,10 +14,11 @@ namespace ebb {
 struct FinetuneConfig {
   std::string train = "unet", adapter = "none", targets = "attentions";
   std::string text_targets = "self_attn,mlp", names = "kohya", save_dtype = "f16";
+  std::string frozen_weights = "dtype";
   double text_lr = 0, kl_weight = 1e-6;
   std::string embedding, init_text = "*";
   int64_t vectors = 1;
-  bool unit_latents = false;
+  bool unit_latents = false, decompose = false;
   int64_t rank = 16, factor = -1;
   double alpha = 16;
   std::string text_encoder, vae, variant;
@@ -46,19 +47,11 @@ struct FinetuneConfig {
     f("control_model", control_model,
       "train controlnet: a file with one to train further; empty: a new one, as the U-Net's "
       "encoder");
-    f("adapter", adapter, "what is trained in place of the networks; none: these themselves");
-    f("rank", rank, "adapter: columns of its factors");
-    f("factor", factor, "adapter lokr: rows and columns of the first factor, at most; -1: any");
-    f("alpha", alpha, "adapter: its change is scaled by alpha / rank");
-    f("targets", targets,
-      "adapter: layers of the U-Net with one of these parts, between commas, in their names, the "
-      "original's or diffusers': attentions, to_q,to_v, ...");
-    f("text_targets", text_targets, "adapter: likewise of text encoders: self_attn,mlp, q_proj");
+    adapter_fields(f);
     f("text_lr", text_lr, "learning rate of text encoders; 0: lr");
     f("kl_weight", kl_weight, "autoencoder: of the divergence of latents from normal noise");
     f("unit_latents", unit_latents,
       "autoencoder: in its files latents are scaled to what a denoiser trained from scratch wants");
-    f("names", names, "adapter: whose names its file has: kohya (A1111, ComfyUI) or peft");
     f("save_dtype", save_dtype, "of the model files: f32, f16 or bf16; resuming always has f32");
     f("text_encoder", text_encoder, "a file with the text encoder, if the model lacks it");
     f("vae", vae, "a file or folder with another autoencoder");
@@ -92,9 +85,30 @@ struct FinetuneConfig {
     f("base_data", base_data, "of the pictures and captions");
     f("base_controls", base_controls, "of the control images");
   }
-  void choices(auto&& f) { f("save_dtype", save_dtype, {"f32", "f16", "bf16"}); }
+  void adapter_fields(auto&& f) {
+    f("adapter", adapter, "what is trained in place of the networks; none: these themselves");
+    f("decompose", decompose,
+      "adapter: the lengths of the weights' rows are trained beside it (DoRA); --adapter dora is "
+      "lora with them");
+    f("rank", rank, "adapter: columns of its factors");
+    f("factor", factor, "adapter lokr: rows and columns of the first factor, at most; -1: any");
+    f("alpha", alpha, "adapter: its change is scaled by alpha / rank");
+    f("targets", targets,
+      "adapter: layers of the U-Net with one of these parts, between commas, in their names, the "
+      "original's or diffusers': attentions, to_q,to_v, ...");
+    f("text_targets", text_targets, "adapter: likewise of text encoders: self_attn,mlp, q_proj");
+    f("names", names, "adapter: whose names its file has: kohya (A1111, ComfyUI) or peft");
+    f("frozen_weights", frozen_weights,
+      "of matrices that stay as they are, on the device: dtype (that of matrix work) or q8, 8 bits "
+      "with a scale for every 32 numbers");
+  }
+  void choices(auto&& f) {
+    f("save_dtype", save_dtype, {"f32", "f16", "bf16"});
+    f("frozen_weights", frozen_weights, {"dtype", "q8"});
+  }
 
   bool adapts() const { return adapter != "none"; }
+  bool frozen_in_8_bits() const { return frozen_weights == "q8"; }
   // "unet", "text_encoder", "embedding", "controlnet"
   bool trains(std::string_view part) const;
   // Text encoders are in the loss, and read tokens.

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/names.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "models/family.h"
@@ -25,6 +26,21 @@ std::string tag_counts(const train::Captioned& data, const std::string& name) {
   }
   return nlohmann::json{{name, counts}}.dump(-1, ' ', false,
                                              nlohmann::json::error_handler_t::replace);
+}
+
+// What trained it, of kohya's: LyCORIS all but plain LoRAs.
+std::map<std::string, std::string> network_facts(const adapters::TrainableAdapter& of,
+                                                 const FinetuneConfig& f) {
+  constexpr const char* lycoris = "lycoris.kohya";
+  const std::string module = of.decomposed() ? lycoris : of.kind().kohya_module;
+  std::map<std::string, std::string> out = {{"ss_network_module", module},
+                                            {"ss_network_dim", str(f.rank)},
+                                            {"ss_network_alpha", str(f.alpha)}};
+  nlohmann::json args;
+  if (module == lycoris) args["algo"] = small_letters(of.kind().name);
+  if (of.decomposed()) args["dora_wd"] = python(true);
+  if (!args.empty()) out["ss_network_args"] = args.dump();
+  return out;
 }
 
 }  // namespace
@@ -67,12 +83,7 @@ std::map<std::string, std::string> finetune_metadata(const FinetuneFacts& of) {
       {"ss_zero_terminal_snr", python(d.zero_snr != "no")},
       {"ss_v2", "False"},
       {"ss_training_comment", str("trained with ebb ", version)}};
-  if (of.kind) {
-    out["ss_network_module"] = of.kind->kohya_module;
-    out["ss_network_dim"] = str(f.rank);
-    out["ss_network_alpha"] = str(f.alpha);
-    if (f.adapter != "lora") out["ss_network_args"] = nlohmann::json{{"algo", f.adapter}}.dump();
-  }
+  if (of.adapter) out.merge(network_facts(*of.adapter, f));
   if (d.precond == "v") out["modelspec.prediction_type"] = "v";
   if (d.precond == "eps") out["modelspec.prediction_type"] = "epsilon";
   if (const Family* family = find_family(of.model.config)) {

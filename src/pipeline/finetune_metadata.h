@@ -15,7 +15,7 @@ inline constexpr const char* finetune_task = "text_to_image";
 struct FinetuneFacts {
   const train::TrainConfig& train;
   const FinetuneConfig& config;
-  const adapters::AdapterKind* kind;  // null: no adapter
+  const adapters::TrainableAdapter* adapter;  // null: none
   const LoadedModel& model;
   const train::Captioned& data;
   int64_t step = 0;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,15 @@ struct GoldenSteps {
   NamedTensors inputs;
   nlohmann::json adamw;
   std::map<std::string, double> rates = {};
+  NamedTensors given = {};  // weights that are not hashed
+  std::set<std::string> undecayed = {};
+
+  void bind(Plan& plan) const {
+    for (const nn::Weight& w : weights) {
+      const auto known = given.find(w.name);
+      plan.bind(w.name, known == given.end() ? hashed_weight(w) : known->second.clone());
+    }
+  }
 };
 
 // A gradient that is 0 but for rounding, as that of a bias of keys, which softmax takes out: AdamW
@@ -50,7 +60,7 @@ inline void expect_gradients(const Graph& loss, const GoldenSteps& of, const nlo
     if (w.trained) names.push_back(w.name);
   ASSERT_EQ(names.size(), want["grads"].size());
   Plan plan(gradients(loss, "loss", names), open_context("cpu", {.threads = 1}));
-  for (const nn::Weight& w : of.weights) plan.bind(w.name, hashed_weight(w));
+  of.bind(plan);
   const NamedTensors out = plan.run(of.inputs);
   EXPECT_NEAR(out.at("loss").span<float>()[0], want["losses"][0].get<double>(), 1e-5);
   for (const nn::Weight& w : of.weights)
@@ -65,9 +75,10 @@ inline void expect_steps(const Graph& loss, const GoldenSteps& of, const nlohman
   const train::StepOptions options{
       .settings = {a["beta1"], a["beta2"], a["eps"], a["weight_decay"]},
       .ema = false,
+      .undecayed = of.undecayed,
       .rates = of.rates};
   Plan plan(train::train_step(loss, options), open_context("cpu", {.threads = 1}));
-  for (const nn::Weight& w : of.weights) plan.bind(w.name, hashed_weight(w));
+  of.bind(plan);
   plan.bind_missing();
   for (size_t step = 0; step < want["losses"].size(); ++step) {
     NamedTensors all = train::step_inputs(

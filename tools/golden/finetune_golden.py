@@ -77,9 +77,11 @@ def network():
     return c, unet.double().requires_grad_(True), names
 
 
-def trained(loss, params, rate_of=lambda name: 1.0):
+def trained(loss, params, rate_of=lambda name: 1.0,
+            decay_of=lambda name: ADAMW["weight_decay"]):
     """Gradients of the first step, losses of all, and what params are behind the last."""
-    groups = [dict(params=[p], lr=ADAMW["lr"] * rate_of(n)) for n, p in params.items()]
+    groups = [dict(params=[p], lr=ADAMW["lr"] * rate_of(n), weight_decay=decay_of(n))
+              for n, p in params.items()]
     optimiser = torch.optim.AdamW(groups, **ADAMW)
     out = {"losses": [], "grads": {}, "after": {}}
     for step in range(STEPS):
