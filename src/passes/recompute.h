@@ -1,8 +1,9 @@
 // recompute: activation checkpointing. Activations of the forward pass are not kept for the
 // backward pass but recomputed there (Chen et al. 2016, arXiv:1604.06174).
 //
-// It is the last pass before the memory plan: its nodes are what kernels run, so recomputing uses
-// the same kernels and gives the same bits. No common-subexpression pass may follow.
+// Only near_readers stands between it and the memory plan: its nodes are what kernels run, so
+// recomputing uses the same kernels and gives the same bits. No common-subexpression pass may
+// follow.
 //
 // Two kinds of values are recomputed:
 // - Pointwise: a value of one pointwise node whose large inputs the backward pass reads too, and
