@@ -90,6 +90,11 @@ TEST_F(ComfyGraph, advanced_sampler__runs_the_last_steps) {
   EXPECT_EQ(fault(graph, "3")["extra_info"]["input_name"], "start_at_step");
   inputs["start_at_step"] = 0, inputs["end_at_step"] = 10;
   EXPECT_EQ(fault(graph, "3")["extra_info"]["input_name"], "end_at_step");
+  inputs["start_at_step"] = 7, inputs["end_at_step"] = 10000;
+  inputs["latent_image"] = comfy_link("50");
+  graph["50"] = comfy_node("EmptyLatentImage", {{"width", 64}, {"height", 64}, {"batch_size", 1}});
+  EXPECT_EQ(fault(graph, "3")["extra_info"]["input_name"], "start_at_step")
+      << "the node has no denoise";
 }
 
 TEST_F(ComfyGraph, two_samplers_with_a_larger_latent_between__are_a_second_pass) {
@@ -193,6 +198,20 @@ TEST_F(ComfyGraph, broken_inputs__are_told_by_node_and_input) {
   EXPECT_EQ(type("5", "width", 100000), "value_bigger_than_max");
   EXPECT_EQ(type("6", "text", json::array()), "bad_linked_input");
   EXPECT_EQ(type("9", "images", {"9", 0}), "bad_linked_input");
+}
+
+TEST_F(ComfyGraph, links_that_are_wrong__are_told_as_they_came) {
+  const auto received = [&](const json& value) {
+    json graph = graph_;
+    graph["3"]["inputs"]["model"] = value;
+    return fault(graph, "3")["extra_info"]["received_value"];
+  };
+  for (const json& link : {json{"99", 0}, json{"4", 3}, json{"4", 1}, json{"4"}})
+    EXPECT_EQ(received(link), link);
+  EXPECT_EQ(received("4"), "4");
+  json graph = graph_;
+  graph["3"]["inputs"].erase("model");
+  EXPECT_FALSE(fault(graph, "3")["extra_info"].contains("received_value"));
 }
 
 TEST_F(ComfyGraph, graphs_that_are_none__are_told) {

@@ -25,11 +25,14 @@ Json error_json(const std::string& type, const std::string& message, const std::
 Json node_error(const std::string& class_name, const std::vector<InputFault>& faults,
                 const std::vector<std::string>& shows) {
   Json errors = Json::array();
-  for (const InputFault& f : faults)
+  for (const InputFault& f : faults) {
+    Json info = {{"input_name", f.input}};
+    if (!f.received.is_null()) info["received_value"] = f.received;
     errors.push_back({{"type", f.type},
                       {"message", f.message},
                       {"details", f.details},
-                      {"extra_info", {{"input_name", f.input}, {"received_value", f.received}}}});
+                      {"extra_info", std::move(info)}});
+  }
   const auto told = static_cast<std::ptrdiff_t>(std::min(shows.size(), most_told));
   return {{"errors", errors},
           {"dependent_outputs", std::vector(shows.begin(), shows.begin() + told)},
@@ -223,24 +226,25 @@ class Walk {
   std::optional<InputFault> check_link(Node& n, const NodeInput& in, const Json& value) {
     if (value.size() != 2 || !(value[0].is_string() || value[0].is_number_integer()) ||
         !value[1].is_number_integer())
-      return wrong(in, "bad_linked_input", "a link must be [\"node\", number of its output]", {});
+      return wrong(in, "bad_linked_input", "a link must be [\"node\", number of its output]",
+                   value);
     const std::string id = value[0].is_string() ? value[0].get<std::string>() : value[0].dump();
     const auto at = nodes_.find(id);
     if (at == nodes_.end())
-      return wrong(in, "bad_linked_input", str("there is no node '", shown(id), "'"), {});
+      return wrong(in, "bad_linked_input", str("there is no node '", shown(id), "'"), value);
     const auto slot = value[1].get<int64_t>();
     const auto& outputs = at->second.of->outputs;
     if (slot < 0 || slot >= std::ssize(outputs))
       return wrong(in, "bad_linked_input",
                    str("node '", shown(id), "' has no output ", slot, " (", at->second.of->name,
                        " has ", outputs.size(), ")"),
-                   {});
+                   value);
     const std::string& type = outputs[static_cast<size_t>(slot)];
     if (in.kind != InputKind::link || type != in.type)
       return wrong(in, "return_type_mismatch",
                    str("node '", shown(id), "' gives ", type, ", not ",
                        in.type.empty() ? "a name" : in.type),
-                   {});
+                   value);
     n.links.push_back({in.name, {&at->second, static_cast<size_t>(slot)}});
     return {};
   }

@@ -63,6 +63,8 @@ struct Sampling {
   int64_t steps = 0;
   double cfg = 0, strength = 1;
   std::string sampler, schedule;
+  // Inputs that say the seed and the strength.
+  std::string seed_input = "seed", strength_input = "denoise";
 };
 struct ImageValue {
   std::string upload;  // of a client

@@ -221,7 +221,8 @@ Sampling sampling(const NodeInputs& in, const char* seed) {
                .steps = in.integer("steps"),
                .cfg = in.number("cfg"),
                .sampler = in.text("sampler_name"),
-               .schedule = in.text("scheduler")};
+               .schedule = in.text("scheduler"),
+               .seed_input = seed};
   if (const auto& first = out.start.sampled) {
     if (first->start.sampled) fail_field("latent_image", "ebb samples twice at most");
     if (out.start.resize.empty())
@@ -245,6 +246,7 @@ std::vector<Value> sample(const NodeInputs& in) {
 // Of N levels the last N - S: int((N - S) / strength) must be N (plan_strength(), comfy).
 std::vector<Value> sample_some_steps(const NodeInputs& in) {
   Sampling out = sampling(in, "noise_seed");
+  out.strength_input = "start_at_step";
   const int64_t first = in.integer("start_at_step");
   if (in.text("add_noise") != "enable") fail_field("add_noise", "ebb always adds noise");
   if (in.integer("end_at_step") < out.steps)

@@ -134,11 +134,11 @@ double scale_between(const std::string& before, const LatentValue& large) {
 
 // A second sampler on the resized latents of the first is the second pass of these settings.
 void set_second_pass(SettingsBuilder& to, const Sampling& first, const Sampling& second) {
-  const auto same = [](bool is_so, const char* field) {
+  const auto same = [](bool is_so, const std::string& field) {
     if (!is_so) fail_field(field, "must be that of the first sampler: ebb's second pass shares it");
   };
   same(second.model == first.model, "model");
-  same(second.seed == first.seed, "seed");
+  same(second.seed == first.seed, second.seed_input);
   same(second.cfg == first.cfg, "cfg");
   same(second.sampler == first.sampler, "sampler_name");
   same(second.schedule == first.schedule, "scheduler");
@@ -155,14 +155,15 @@ void set_second_pass(SettingsBuilder& to, const Sampling& first, const Sampling&
 void set_start(SettingsBuilder& to, const Sampling& s, const Uploads& uploads) {
   if (s.start.upload.empty()) {
     if (s.strength < 1)
-      fail_field("denoise", "must be 1 for an empty latent: ebb starts those from noise alone");
+      fail_field(s.strength_input, "must be ", s.strength_input == "denoise" ? 1 : 0,
+                 " for an empty latent: ebb starts those from noise alone");
     to.set_size(s.start.width, s.start.height);
     to.set("n", s.start.batch, "batch_size");
     return;
   }
   check_vae(s, s.start.vae);
   set_picture(to, s.start, uploads);
-  to.set("strength", s.strength, "denoise");
+  to.set("strength", s.strength, s.strength_input);
 }
 
 void set_all(SettingsBuilder& to, const ImageValue& image, const Uploads& uploads) {
@@ -179,7 +180,7 @@ void set_all(SettingsBuilder& to, const ImageValue& image, const Uploads& upload
   to.set("negative", first.negative->text, "text");
   if (first.positive->clip.skip > 0)
     to.set("clip_skip", first.positive->clip.skip, "stop_at_clip_layer");
-  to.set("seed", first.seed);
+  to.set("seed", first.seed, first.seed_input);
   to.set("steps", first.steps);
   to.set("guidance", first.cfg, "cfg");
   to.set("sampler", first.sampler, "sampler_name");
