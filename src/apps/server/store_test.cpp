@@ -2,6 +2,7 @@
 #include "apps/server/store.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <chrono>
 #include <filesystem>
@@ -52,16 +53,18 @@ TEST(Store, pictures_in_memory__go_by_time_and_by_their_bytes) {
   EXPECT_TRUE(by_bytes.bytes(ids[3])) << "what was removed does not count";
 }
 
-// Seconds of 1000 questions, the least of 5.
-double seconds_of_tags(const Store& store, const std::string& tag) {
-  double least = 1e9;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int k = 0; k < 1000; ++k) EXPECT_NE(store.with_tag(tag), "");
-    least = std::min(
-        least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return least;
+// Of this thread, whatever else the machine does.
+double processor_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+// Processor time of 1000 questions.
+double time_of_tags(const Store& store, const std::string& tag) {
+  const double start = processor_seconds();
+  for (int k = 0; k < 1000; ++k) EXPECT_NE(store.with_tag(tag), "");
+  return processor_seconds() - start;
 }
 
 TEST(Store, with_tag__takes_no_longer_in_a_large_gallery) {
@@ -79,7 +82,12 @@ TEST(Store, with_tag__takes_no_longer_in_a_large_gallery) {
   EXPECT_EQ(large.with_tag(tag), "20260102-000000-1-" + tag);
   EXPECT_EQ(large.with_tag("10000007"), "20260101-000000-7-10000007");
   EXPECT_EQ(large.with_tag("1000000"), "");
-  EXPECT_LT(seconds_of_tags(large, tag), 15 * seconds_of_tags(small, tag));  // of 200 times more
+  double least_large = 1e9, least_small = 1e9;  // in turns: both meet the same machine
+  for (int i = 0; i < 9; ++i) {
+    least_small = std::min(least_small, time_of_tags(small, tag));
+    least_large = std::min(least_large, time_of_tags(large, tag));
+  }
+  EXPECT_LT(least_large, 20 * least_small) << "of 200 times as many pictures";
   EXPECT_TRUE(large.remove("20260102-000000-1-" + tag));
   EXPECT_EQ(large.with_tag(tag), "");
 }
