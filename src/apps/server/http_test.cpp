@@ -149,6 +149,19 @@ TEST(server_http, connections_that_asked_nothing__do_not_keep_the_server) {
   EXPECT_LT(seconds_since(start), 2);
 }
 
+TEST(server_http, page_with_a_slash_behind_it__leads_to_the_page) {
+  Folder folder;
+  TestServer s(folder.path());
+  if (s.get("/training").status == 404) GTEST_SKIP() << "built without its pages";
+  for (const char* path : {"/training/", "/training/?id=1"}) {
+    const auto a = s.get(path);
+    EXPECT_EQ(a.status, 308) << path;
+    EXPECT_EQ(a.header("location"), "../training");
+  }
+  EXPECT_EQ(s.get("/training//").status, 404);
+  EXPECT_EQ(ask(s.port(), "HEAD", "/training/").status, 308);
+}
+
 TEST(server_http, options_of_no_browser__204_and_of_another_page_403) {
   Folder folder;
   TestServer s(folder.path());

@@ -96,6 +96,14 @@ Route page_route(std::string pattern, Handler handler) {
           .fault = render_fault};
 }
 
+// "/training", to which "/training/" leads: what a page names lies beside it.
+void add_page(std::vector<Route>& out, const std::string& name, const Handler& send) {
+  out.push_back(page_route("/" + name, send));
+  out.push_back(page_route("/" + name + "/", [name](const Call& c) {
+    c.reply(Reply{.status = 308, .type = "text/plain", .headers = {{"Location", "../" + name}}});
+  }));
+}
+
 }  // namespace
 
 std::vector<Route> page_routes() {
@@ -107,7 +115,7 @@ std::vector<Route> page_routes() {
     if (f.name == "index.html")
       out.push_back(page_route("/", send));
     else if (f.name.ends_with(".html"))
-      out.push_back(page_route("/" + f.name.substr(0, f.name.rfind('.')), send));
+      add_page(out, f.name.substr(0, f.name.rfind('.')), send);
     out.push_back(page_route("/" + f.name, send));
   }
   if (!has_index)
