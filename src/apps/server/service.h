@@ -24,6 +24,7 @@
 #include "apps/server/route.h"
 #include "apps/server/settings.h"
 #include "apps/server/store.h"
+#include "apps/server/styles.h"
 #include "apps/server/tasks.h"
 #include "apps/server/training_runs.h"
 
@@ -36,6 +37,7 @@ struct ServiceOptions {
   std::string out;  // the gallery; "": none
   std::string lora_dir, embedding_dir, options_file;
   std::vector<std::string> runs;  // folders of `ebb train`
+  std::vector<Style> styles;      // of prompts
   GuardOptions guard;
   Limits limits;
   QueueLimits queue;

@@ -28,8 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string host = "127.0.0.1", models, out = "pictures", key, api_auth, options, memory = "auto",
-              engine = "models";
+  std::string host = "127.0.0.1", models, out = "pictures", key, api_auth, options, styles,
+              memory = "auto", engine = "models";
   std::string lora_dir, embeddings_dir, ckpt_dir, vae_dir, text_encoder_dir, controlnet_dir,
       realesrgan_models_path;
   TextList runs, allowed_host, cors_origin;
@@ -58,6 +58,8 @@ struct Options {
     f("allowed_host", allowed_host, "a name under which browsers may reach the server");
     f("cors_origin", cors_origin, "a page elsewhere that may ask, as https://lite.koboldai.net");
     f("options", options, "a JSON file that keeps what clients set as options");
+    f("styles", styles,
+      "a file of parts of prompts as A1111's styles.csv: name,prompt,negative_prompt");
     f("memory", memory, "of the device, to keep within: 5GB, 800MiB; auto: what is free");
     f("max_batch", max_batch,
       "waiting jobs that differ in prompt, seed and the like alone are made together, up to so "
@@ -170,6 +172,7 @@ server::ServiceOptions service_options(const Options& o, const std::string& key)
       !o.embeddings_dir.empty() ? o.embeddings_dir : subfolder(o.models, {"embeddings"});
   out.options_file = o.options;
   out.runs = o.runs.texts;
+  if (!o.styles.empty()) out.styles = server::read_styles(o.styles);
   out.guard = {.hosts = o.allowed_host.texts,
                .origins = o.cors_origin.texts,
                .key = key,

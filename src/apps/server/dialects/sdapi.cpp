@@ -63,7 +63,7 @@ std::string info_text(const JobView& v, const Json& echoed) {
                     {"extra_generation_params", extra},
                     {"index_of_first_image", 0},
                     {"infotexts", texts},
-                    {"styles", Json::array()},
+                    {"styles", echoed["styles"].is_array() ? echoed["styles"] : Json::array()},
                     {"job_timestamp", timestamp(v.started)},
                     {"clip_skip", o.clip_skip == 0 ? 1 : o.clip_skip},
                     {"is_using_inpainting_conditioning", false},

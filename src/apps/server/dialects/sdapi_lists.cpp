@@ -127,6 +127,13 @@ void embeddings(const Call& c) {
   c.reply({{"loaded", loaded}, {"skipped", Json::object()}});
 }
 
+void styles(const Call& c) {
+  Json out = Json::array();
+  for (const Style& s : c.service.given().styles)
+    out.push_back({{"name", s.name}, {"prompt", s.prompt}, {"negative_prompt", s.negative}});
+  c.reply(out);
+}
+
 void refresh(const Call& c) {
   c.service.catalogue().rescan();
   c.service.catalogue().wait_for_scan();
@@ -189,6 +196,7 @@ std::vector<Route> routes() {
       {"GET", "/sdapi/v1/latent-upscale-modes", latent_modes},
       {"GET", "/sdapi/v1/loras", loras},
       {"GET", "/sdapi/v1/embeddings", embeddings},
+      {"GET", "/sdapi/v1/prompt-styles", styles},
       {"GET", "/sdapi/v1/memory", memory},
       {"GET", "/sdapi/v1/cmd-flags", constant({{"api", true}})},
       {"GET", "/sdapi/v1/scripts",
@@ -201,8 +209,8 @@ std::vector<Route> routes() {
        constant({{"module_list", sdapi::preprocessors()}, {"module_detail", Json::object()}})},
       {"GET", "/controlnet/control_types", control_types},
   };
-  for (const char* path : {"prompt-styles", "script-info", "extensions", "hypernetworks",
-                           "face-restorers", "realesrgan-models"})
+  for (const char* path :
+       {"script-info", "extensions", "hypernetworks", "face-restorers", "realesrgan-models"})
     out.push_back({"GET", str("/sdapi/v1/", path), constant(list)});
   for (const char* path : {"refresh-loras", "refresh-checkpoints", "refresh-vae",
                            "refresh-embeddings", "refresh-vae-and-text-encoders"})

@@ -39,13 +39,35 @@ std::string without_tags(std::string prompt) {
   return prompt;
 }
 
+// One after another, each around what those before made.
+void add_styles(Reading& q, std::string& prompt, std::string& negative) {
+  const Json* names = q.r.array("styles");
+  if (!names) return;
+  for (const Json& one : *names) {
+    if (!one.is_string()) fail_field("styles", "must be a list of names");
+    const auto& name = one.get_ref<const std::string&>();
+    if (name.empty() || name == "None") continue;
+    const std::vector<Style>& all = q.service.given().styles;
+    const Style* style = find_style(all, name);
+    if (!style) {
+      std::vector<std::string> known;
+      for (const Style& s : all) known.push_back(s.name);
+      const std::string shown = printable(name.substr(0, longest_name));
+      fail_field("styles", "there is no style '", shown, "'", suggestion(shown, known),
+                 all.empty() ? ": ebb serve has --styles FILE for them" : "");
+    }
+    prompt = with_style(prompt, style->prompt);
+    negative = with_style(negative, style->negative);
+  }
+}
+
 void set_prompts(Reading& q) {
-  std::string prompt = q.r.text("prompt").value_or("");
+  std::string prompt = q.r.text("prompt").value_or(""),
+              negative = q.r.text("negative_prompt").value_or("");
+  add_styles(q, prompt, negative);
   if (q.r.truth("disable_extra_networks").value_or(false)) prompt = without_tags(prompt);
   q.to.set("prompt", prompt);
-  q.to.set("negative", q.r.text("negative_prompt").value_or(""), "negative_prompt");
-  if (const Json* styles = q.r.array("styles"); styles && !styles->empty())
-    fail_field("styles", "there is no such style");
+  q.to.set("negative", negative, "negative_prompt");
 }
 
 void set_seeds(Reading& q) {
