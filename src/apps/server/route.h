@@ -45,8 +45,9 @@ Handler with_json(JsonHandler handler);
 using RenderFault = Reply (*)(const HttpFault& fault, const Request& request);
 
 enum class On : uint8_t {
-  io,     // it only looks at what is in memory
-  codec,  // all else
+  io,      // it only looks at what is in memory
+  folder,  // files of folders that may hang, and nothing that others wait for
+  codec,   // all else
 };
 
 constexpr size_t small_body = size_t{1} << 20, large_body = size_t{64} << 20;

@@ -123,6 +123,13 @@ class Running final : public JobEvents {
   double previewed_ = 0;
 };
 
+HttpFault no_folder() {
+  return {
+      503, "folder_hangs",
+      "the folders of --runs do not answer, as a mount whose server is gone: until they do, the "
+      "runs of ebb train cannot be shown"};
+}
+
 }  // namespace
 
 void guarded(const Route& route, const Call& call) {
@@ -148,7 +155,8 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
       training_(options_.runs),
       catalogue_(std::make_unique<Catalogue>(options_.folders)),
       engine_(engine(*catalogue_)),
-      codec_(codec_threads) {
+      codec_(codec_threads),
+      folders_(options_.folder_time) {
   const std::string jobs =
       options_.out.empty() ? "" : (std::filesystem::path(options_.out) / ".jobs").string();
   queue_ = std::make_unique<Queue>(options_.queue, jobs, [this](const std::string& s) { say(s); });
@@ -245,6 +253,9 @@ void Service::handle(std::shared_ptr<const Request> request, std::shared_ptr<Exc
   if (options_.log) exchange = std::make_shared<Logged>(std::move(exchange), *request);
   const Call call{*this, std::move(request), std::move(exchange), std::move(parts)};
   if (route->on == On::io) return guarded(*route, call);
+  if (route->on == On::folder)
+    return folders_.add([route, call] { guarded(*route, call); },
+                        [route, call] { call.reply(route->fault(no_folder(), *call.request)); });
   codec_.add([route, call] { guarded(*route, call); });
 }
 

@@ -26,6 +26,7 @@
 #include "apps/server/store.h"
 #include "apps/server/styles.h"
 #include "apps/server/tasks.h"
+#include "apps/server/timed_tasks.h"
 #include "apps/server/training_runs.h"
 
 namespace ebb::server {
@@ -42,9 +43,10 @@ struct ServiceOptions {
   Limits limits;
   QueueLimits queue;
   MemoryLimits memory;
-  std::chrono::milliseconds tidy{10'000};  // between looks for what is to be forgotten
-  int64_t max_batch = 1;                   // pictures of joined jobs
-  int64_t batch_window = 0;                // milliseconds to wait for them
+  std::chrono::milliseconds tidy{10'000};         // between looks for what is to be forgotten
+  std::chrono::milliseconds folder_time{10'000};  // that requests wait for folders of `runs`
+  int64_t max_batch = 1;                          // pictures of joined jobs
+  int64_t batch_window = 0;                       // milliseconds to wait for them
   bool drain = false, keep_orphans = false, log = false, log_prompts = false;
 };
 
@@ -70,6 +72,7 @@ class Service {
   const ServiceOptions& given() const { return options_; }
   SettingsSource source();
   Tasks& codec() { return codec_; }
+  TimedTasks& folders() { return folders_; }  // of On::folder
   // What a protocol keeps beside jobs and pictures, made where it is first asked for.
   template <class T>
   T& of_protocol() {
@@ -135,6 +138,7 @@ class Service {
   std::atomic<bool> stopping_ = false;
   Tasks codec_;
   std::unique_ptr<HttpServer> http_;
+  TimedTasks folders_;  // they answer to http_
   std::jthread worker_;
 };
 

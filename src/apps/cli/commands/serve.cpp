@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -236,6 +237,11 @@ int run(const Options& o) {
     }
   });
   service.run();
+  if (!service.folders().finish(std::chrono::seconds(1))) {
+    std::fprintf(stderr, "serve: a folder of --runs still does not answer: it is not waited for\n");
+    std::fflush(nullptr);
+    std::_Exit(0);  // the thread that waits for it cannot be ended
+  }
   return 0;
 }
 

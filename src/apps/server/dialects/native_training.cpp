@@ -41,9 +41,9 @@ void picture(const Call& c) {
 }
 
 std::vector<Route> routes() {
-  return {{"GET", "/ebb/v1/training", list},
-          {"GET", "/ebb/v1/training/{}", one},
-          {"GET", "/ebb/v1/training/{}/picture", picture}};
+  return {{"GET", "/ebb/v1/training", list, On::folder},
+          {"GET", "/ebb/v1/training/{}", one, On::folder},
+          {"GET", "/ebb/v1/training/{}/picture", picture, On::folder}};
 }
 
 }  // namespace
