@@ -115,6 +115,45 @@ TEST(server_joining, settings_of_all__make_the_key_and_those_of_one_do_not) {
   EXPECT_EQ(key(a), "");
 }
 
+// Those that wait are looked at again whenever another one comes.
+TEST_F(ServerBatch, job__is_settled_once_for_all_that_may_join_it) {
+  class Counting final : public server::Engine {
+   public:
+    explicit Counting(std::atomic<int>& leads, std::atomic<int>& others)
+        : leads_(leads), others_(others) {}
+    void run(const Job& job, int64_t first, server::JobEvents& events) override {
+      fake_->run(job, first, events);
+    }
+    Joins joins(const Job&) override {
+      ++leads_;
+      return [this](const Job&) { return ++others_ < 0; };
+    }
+    void run_batch(std::span<server::BatchMember>) override {}
+    server::JobMemory plan(const Job&) override { return {}; }
+    void release() override {}
+
+   private:
+    std::atomic<int>&leads_, &others_;
+    std::unique_ptr<server::Engine> fake_ = server::fake_engine(1);
+  };
+  std::atomic<int> leads = 0, others = 0;
+  server_ = std::make_unique<TestServer>(
+      folder_.path(), 1,
+      [](auto& o) { o.max_batch = 4, o.batch_window = 1000, o.queue.known = 100; },
+      [&](const auto&) { return std::make_unique<Counting>(leads, others); });
+  const std::string first = post(json::object());
+  wait_for(first, "generating");
+  server::JobSpec spec;  // of another client each, so that all are asked about
+  for (int i = 0; i < 10; ++i) {
+    spec.client = str("client ", i);
+    server_->service().queue().submit(spec);
+  }
+  server_->finished(first);
+  EXPECT_EQ(leads, 1);
+  EXPECT_EQ(others, 10);
+  server_->service().queue().cancel_all();
+}
+
 TEST(server_queue, job_that_joined__has_had_its_turn_and_no_other_waits_longer) {
   server::Queue q({}, "");
   const auto add = [&](const char* client) {

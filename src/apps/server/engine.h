@@ -48,9 +48,11 @@ class Engine {
   virtual ~Engine() = default;
   // Pictures from number `first` on. Throws Error, and Cancelled where it was told to stop.
   virtual void run(const Job& job, int64_t first, JobEvents& events) = 0;
-  // Whether pictures of both can be made in one batch, by the model that is loaded. Those whose
-  // settings are wrong cannot.
-  virtual bool joins(const Job& job, const Job& other) = 0;
+  // Which other jobs' pictures can be made in one batch with those of `job`, by the model that is
+  // loaded; null: none. Those whose settings are wrong cannot. What is given refers to `job`, and
+  // holds until something runs.
+  using Joins = std::function<bool(const Job& other)>;
+  virtual Joins joins(const Job& job) = 0;
   // Jobs that join each other. A member that is cancelled ends at once, and the others go on.
   // Throws Error: members that are open still can be run alone.
   virtual void run_batch(std::span<BatchMember> members) = 0;

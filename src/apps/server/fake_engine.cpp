@@ -116,10 +116,10 @@ class FakeEngine final : public Engine {
             memory_limit, ")");
     return {.bytes = bytes, .limit = memory_limit, .text = str(bytes, " bytes")};
   }
-  bool joins(const Job& job, const Job& other) override {
-    if (shown_model(job) != model_) return false;
-    const std::string key = batch_key(settled(job), job);
-    return !key.empty() && key == batch_key(settled(other), other);
+  Joins joins(const Job& job) override {
+    const std::string key = shown_model(job) == model_ ? batch_key(settled(job), job) : "";
+    if (key.empty()) return {};
+    return [key](const Job& other) { return key == batch_key(settled(other), other); };
   }
   // A step of all takes as long as one of one.
   void run_batch(std::span<BatchMember> members) override {

@@ -131,17 +131,18 @@ class PipelineEngine final : public Engine {
     return out;
   }
 
-  bool joins(const Job& job, const Job& other) override {
-    if (!pipeline_) return false;
-    const cli::GenerateFlags a = settled(job), b = settled(other);
-    const std::string key = batch_key(a, job);
-    if (key.empty() || key != batch_key(b, other) || key_of(a) != key_) return false;
-    try {
-      return pipeline_->can_join(pipeline_->resolve(cli::request_of(a)),
-                                 pipeline_->resolve(cli::request_of(b)));
-    } catch (const Error&) {  // which the job tells once it runs
-      return false;
-    }
+  Joins joins(const Job& job) override {
+    if (!pipeline_) return {};
+    const cli::GenerateFlags o = settled(job);
+    const std::string key = batch_key(o, job);
+    if (key.empty() || key_of(o) != key_) return {};
+    const auto lead =
+        std::make_shared<const ResolvedTextToImage>(pipeline_->resolve(cli::request_of(o)));
+    return [this, key, lead](const Job& other) {
+      const cli::GenerateFlags b = settled(other);
+      return key == batch_key(b, other) &&
+             pipeline_->can_join(*lead, pipeline_->resolve(cli::request_of(b)));
+    };
   }
 
   void run_batch(std::span<BatchMember> members) override {

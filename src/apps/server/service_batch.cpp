@@ -8,22 +8,49 @@
 
 namespace ebb::server {
 
+namespace {
+
+// Asks the engine about each job once, though those that wait are looked at again and again. A job
+// whose settings are wrong fails when it runs, alone.
+class Joining {
+ public:
+  Joining(Engine& engine, const Job& lead) {
+    try {
+      joins_ = engine.joins(lead);
+    } catch (const std::exception&) {
+    }
+  }
+  bool operator()(const Job& other) {
+    const auto [at, is_new] = known_.try_emplace(other.id, false);
+    if (is_new && joins_) at->second = asked(other);
+    return at->second;
+  }
+
+ private:
+  bool asked(const Job& other) const {
+    try {
+      return joins_(other);
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  Engine::Joins joins_;
+  std::map<std::string, bool> known_;  // by id
+};
+
+}  // namespace
+
 // With itself, the first; empty: it runs alone.
 std::vector<std::shared_ptr<Job>> Service::joined_to(const std::shared_ptr<Job>& job) {
   const int64_t most = options_.max_batch;
   if (job->spec.images() >= most || job->spec.kind != JobKind::generate) return {};
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.batch_window);
+  Joining joins(*engine_, *job);
   Jobs waiting, chosen;
   while (true) {
     waiting = queue_->waiting_jobs();
-    chosen = joining(*job, waiting, most, [&](const Job& other) {
-      try {
-        return engine_->joins(*job, other);
-      } catch (const std::exception&) {  // it fails when it runs, alone
-        return false;
-      }
-    });
+    chosen = joining(*job, waiting, most, std::ref(joins));
     int64_t pictures = job->spec.images();
     for (const auto& other : chosen) pictures += other->spec.images();
     if (pictures >= most || job->cancel || std::chrono::steady_clock::now() >= end) break;
