@@ -168,6 +168,35 @@ TEST_F(Comfy, sockets_that_open_while_prompts_run__are_told_of_them) {
   open();
 }
 
+// As ComfyUI's own server has it: before a prompt begins, and between its last message and the one
+// that no node is worked on.
+TEST_F(Comfy, number_that_is_left__is_told_in_order_with_the_execution) {
+  WebSocketClient socket(server_->port(), "/ws?clientId=me");
+  json other = graph_;
+  other["3"]["inputs"]["steps"] = 1000;
+  ASSERT_EQ(prompt(graph_, {{"prompt_id", "a"}}).status, 200);
+  ASSERT_EQ(prompt(other, {{"prompt_id", "b"}, {"client_id", "another"}}).status, 200);
+  std::vector<std::string> all;
+  while (all.empty() || all.back() != "no node") {
+    const auto m = socket.next();
+    ASSERT_TRUE(m) << json(all).dump();
+    if (m->kind != WebSocketClient::text) continue;
+    const json event = m->json(), data = event["data"];
+    const std::string type = event["type"];
+    if (type == "status")
+      all.push_back(data["status"]["exec_info"]["queue_remaining"].dump());
+    else if (type == "executing" && data["node"].is_null())
+      all.emplace_back("no node");
+    else if (type == "execution_start" || type == "execution_success")
+      all.push_back(type);
+  }
+  server_->post("/interrupt", json::object());
+  std::erase(all, "2");  // of the other one, whenever it was queued
+  EXPECT_EQ(all, (std::vector<std::string>{"0", "1", "1", "execution_start", "execution_success",
+                                           "1", "no node"}))
+      << "first, queued, begun, ..., ended (one is left)";
+}
+
 // ---- uploads
 TEST_F(Comfy, uploads__keep_their_names_unless_another_picture_has_it) {
   const auto a = io::encode_png(gradient(16, 16, 3)), b = io::encode_png(gradient(24, 16, 3));

@@ -23,8 +23,10 @@ struct Limits {
   // A body may be slower than `body_rate` bytes a second for so long.
   std::chrono::milliseconds slow_body{5'000};
   size_t body_rate = 8192;
-  size_t streams = 64, stream_bytes = size_t{256} << 10;  // not sent yet, of each
-  std::chrono::milliseconds ping{15'000};                 // of streams that are silent
+  // Of what a peer has not taken yet: of each stream, but for one larger message where nothing else
+  // waits; and such larger ones of all streams, but for one of them.
+  size_t streams = 64, stream_bytes = size_t{256} << 10, streams_bytes = size_t{64} << 20;
+  std::chrono::milliseconds ping{15'000};  // of streams that are silent
 };
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -50,14 +52,21 @@ struct Reply {
   Headers headers = {};
 };
 
-// Events, or messages of a WebSocket, are sent in order; whoever reads too slowly is cut off. What
-// the peer of a WebSocket says is dropped. Any thread may call.
+// What became of a message: it is sent in its turn; or it is not, as what was sent before must be
+// taken first; or it is not, as the peer is gone or too much waits in all streams.
+enum class Sent : uint8_t { yes, behind, refused };
+
+// Events, or messages of a WebSocket, are sent in order. What the peer of a WebSocket says is
+// dropped. Any thread may call.
 class EventStream {
  public:
   virtual ~EventStream() = default;
-  virtual bool send(std::string text) = 0;         // false: the peer is gone
-  virtual bool send_bytes(std::string bytes) = 0;  // a binary message, of WebSockets alone
-  // Behind what was sent; `last` is sent before, however much waits.
+  virtual Sent send(std::string text) = 0;
+  virtual Sent send_bytes(std::string bytes) = 0;  // a binary message, of WebSockets alone
+  // On the I/O thread, once the peer has taken all that was sent; never where it is gone.
+  virtual void when_taken(std::function<void()> call) = 0;
+  // Behind what was sent; `last` is sent before, however much waits. Of a WebSocket it is the
+  // reason that its goodbye gives, of at most 123 bytes.
   virtual void close(std::string last = {}) = 0;
 };
 
@@ -71,7 +80,8 @@ class Exchange {
   // The request, as it came to the handler, becomes a WebSocket. Null likewise, and where it asks
   // for none.
   virtual std::shared_ptr<EventStream> websocket(const Request& request) = 0;
-  // Called on the I/O thread where the peer leaves before the answer, or the stream's end.
+  // Called on the I/O thread where the peer leaves before the answer, or the stream's end; held
+  // until then.
   virtual void on_leave(std::function<void()> call) = 0;
 };
 

@@ -22,8 +22,13 @@ class Stream final : public EventStream {
     Stream::close();
     --state_->streams;
   }
-  bool send(std::string text) override { return send(std::move(text), true); }
-  bool send_bytes(std::string bytes) override { return send(std::move(bytes), false); }
+  Sent send(std::string text) override { return send(std::move(text), true); }
+  Sent send_bytes(std::string bytes) override { return send(std::move(bytes), false); }
+  void when_taken(std::function<void()> call) override {
+    asio::post(state_->io, [c = connection_, call = std::move(call)]() mutable {
+      if (const auto open = c.lock()) open->when_taken(std::move(call));
+    });
+  }
   void close(std::string last = {}) override {
     asio::post(state_->io, [c = connection_, last = std::move(last)]() mutable {
       if (const auto open = c.lock()) open->end_stream(std::move(last));
@@ -31,13 +36,24 @@ class Stream final : public EventStream {
   }
 
  private:
-  bool send(std::string text, bool is_text) {
-    if (connection_.expired()) return false;
-    asio::post(state_->io, [c = connection_, text = std::move(text), is_text]() mutable {
-      if (const auto open = c.lock()) open->send_event(std::move(text), is_text);
-    });
-    return true;
+  Sent send(std::string text, bool is_text) {
+    if (connection_.expired()) return Sent::refused;
+    const Limits& l = state_->limits;
+    const size_t size = text.size();
+    // of a message that is not sent they go down again at once
+    const auto own = std::make_shared<ByteCount>(unsent_);
+    const auto large = std::make_shared<ByteCount>(state_->large_bytes);
+    if (const size_t all = own->grow(size); all > size && all > l.stream_bytes) return Sent::behind;
+    if (size > l.stream_bytes)
+      if (const size_t all = large->grow(size); all > size && all > l.streams_bytes)
+        return Sent::refused;
+    asio::post(state_->io,
+               [c = connection_, m = Message{std::move(text), is_text, own, large}]() mutable {
+                 if (const auto open = c.lock()) open->send_event(std::move(m));
+               });
+    return Sent::yes;
   }
+  const std::shared_ptr<std::atomic<size_t>> unsent_ = std::make_shared<std::atomic<size_t>>(0);
   std::shared_ptr<State> state_;
   std::weak_ptr<Connection> connection_;
 };

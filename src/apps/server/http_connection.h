@@ -51,15 +51,15 @@ inline std::string header_text(int status, const Headers& headers) {
   return out;
 }
 
-// The bytes of a body among those of all, until the last who holds it lets go, on any thread.
-class BodyCount {
+// Bytes of something among those of all, until the last who holds it lets go, on any thread.
+class ByteCount {
  public:
-  explicit BodyCount(std::shared_ptr<std::atomic<size_t>> all) : all_(std::move(all)) {}
-  ~BodyCount() { *all_ -= bytes_; }
-  BodyCount(const BodyCount&) = delete;
-  BodyCount& operator=(const BodyCount&) = delete;
+  explicit ByteCount(std::shared_ptr<std::atomic<size_t>> all) : all_(std::move(all)) {}
+  ~ByteCount() { *all_ -= bytes_; }
+  ByteCount(const ByteCount&) = delete;
+  ByteCount& operator=(const ByteCount&) = delete;
   size_t bytes() const { return bytes_; }
-  // Of all bodies, with this one.
+  // Of all, with these.
   size_t grow(size_t bytes) {
     const size_t more = bytes - std::exchange(bytes_, bytes);
     return all_->fetch_add(more) + more;
@@ -68,6 +68,13 @@ class BodyCount {
  private:
   std::shared_ptr<std::atomic<size_t>> all_;
   size_t bytes_ = 0;
+};
+
+// Of a stream, until its peer has taken it.
+struct Message {
+  std::string bytes;
+  bool is_text = true;
+  std::shared_ptr<ByteCount> own = {}, large = {};  // among those of the stream, of all streams
 };
 
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
@@ -81,7 +88,8 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   std::set<Connection*> connections;
   std::map<std::string, size_t> of_address;
   std::atomic<size_t> streams = 0;
-  const std::shared_ptr<std::atomic<size_t>> body_bytes = std::make_shared<std::atomic<size_t>>(0);
+  const std::shared_ptr<std::atomic<size_t>> body_bytes = std::make_shared<std::atomic<size_t>>(0),
+                                             large_bytes = std::make_shared<std::atomic<size_t>>(0);
   bool finishing = false;
   asio::steady_timer last{io}, again{io};
 
@@ -115,6 +123,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     ErrorCode ignored;
     deadline_.cancel();
     socket_.close(ignored);
+    events_.clear(), sent_ = {}, taken_ = nullptr;
     leave();
     kept_ = nullptr;
   }
@@ -171,17 +180,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
       self->write_event();
     });
   }
-  void send_event(std::string text, bool is_text = true) {
+  void send_event(Message m) {
     if (ended_) return;
-    // an event of any size passes where the peer has read what was before it
-    if (event_bytes_ > state_->limits.stream_bytes) return close();
-    event_bytes_ += text.size();
-    events_.push_back({std::move(text), is_text});
+    events_.push_back(std::move(m));
     if (!writing_) write_event();
   }
+  void when_taken(std::function<void()> call) {
+    if (!writing_) return call();
+    taken_ = std::move(call);
+  }
   void end_stream(std::string last) {
-    if (!last.empty() && !ended_) events_.push_back({std::move(last)});
-    ended_ = true;
+    if (std::exchange(ended_, true)) return;
+    if (frames_)
+      reason_ = std::move(last);
+    else if (!last.empty())
+      events_.push_back({std::move(last)});
     if (writing_) return;
     if (events_.empty() && !frames_) return close();
     write_event();
@@ -265,7 +278,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void begin_body(boost::beast::string_view expect) {
-    body_start_ = Clock::now(), count_ = std::make_shared<BodyCount>(state_->body_bytes);
+    body_start_ = Clock::now(), count_ = std::make_shared<ByteCount>(state_->body_bytes);
     if (parser_->is_done()) return handle();
     if (small_letters(std::string(expect)) != "100-continue") return read_body();
     out_ = "HTTP/1.1 100 Continue\r\n\r\n", written_ = 0;
@@ -377,31 +390,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // ---- event streams
   void write_event() {
+    sent_ = {};
     if (events_.empty()) {
       writing_ = false;
       if (ended_) return frames_ ? close_frames() : wrote();
+      if (const auto call = std::exchange(taken_, nullptr)) call();
       return ping_later();
     }
     writing_ = true;
-    const bool is_text = events_.front().is_text;
-    out_ = std::move(events_.front().bytes), written_ = 0;
+    sent_ = std::move(events_.front());
     events_.pop_front();
-    if (!frames_) return write_out(&Connection::wrote_event);
+    out_ = std::move(sent_.bytes), written_ = 0;
+    if (!frames_) return write_out(&Connection::write_event);
     arm(state_->limits.write_stall);
-    frames_->write(out_, is_text, [self = shared_from_this()](ErrorCode e, size_t) {
-      e ? self->close() : self->wrote_event();
+    frames_->write(out_, sent_.is_text, [self = shared_from_this()](ErrorCode e, size_t) {
+      e ? self->close() : self->write_event();
     });
-  }
-  void wrote_event() {
-    event_bytes_ -= std::min(event_bytes_, out_.size());
-    write_event();
   }
   void ping_later() {
     deadline_.expires_after(state_->limits.ping);
     deadline_.async_wait([self = weak_from_this()](ErrorCode e) {
       const auto c = self.lock();
       if (e || !c || c->writing_ || !c->socket_.is_open()) return;
-      if (!c->frames_) return c->send_event(": ping\n\n");
+      if (!c->frames_) return c->send_event({": ping\n\n"});
       c->arm(c->state_->limits.write_stall);
       c->frames_->ping([c](ErrorCode failed) {
         if (failed) return c->close();
@@ -419,7 +430,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close_frames() {
     writing_ = true;
     arm(std::chrono::seconds(1));
-    frames_->close([self = shared_from_this()](ErrorCode) { self->close(); });
+    frames_->close(reason_, [self = shared_from_this()](ErrorCode) { self->close(); });
   }
 
   std::shared_ptr<State> state_;
@@ -434,16 +445,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
       };
   std::shared_ptr<Request> request_;
   size_t body_limit_ = 0;
-  std::shared_ptr<BodyCount> count_;
+  std::shared_ptr<ByteCount> count_;
   Clock::time_point body_start_;
   Headers extra_;
   std::string method_, out_, drained_;
-  size_t written_ = 0, watching_ = 0, event_bytes_ = 0;
-  struct Message {
-    std::string bytes;
-    bool is_text = true;
-  };
+  size_t written_ = 0, watching_ = 0;
   std::deque<Message> events_;
+  Message sent_;  // its bytes are in out_
+  std::function<void()> taken_;
+  std::string reason_;                 // of a WebSocket's goodbye
   std::unique_ptr<WebFrames> frames_;  // of a WebSocket
   bool answered_ = false, keep_ = false, idle_ = false, writing_ = false, ended_ = false,
        left_ = false;

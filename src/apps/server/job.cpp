@@ -51,4 +51,10 @@ Json job_json(const JobView& v) {
   return out;
 }
 
+Json jobs_json(const std::vector<JobView>& all) {
+  Json out = Json::array();
+  for (const JobView& v : all) out.push_back(job_json(v));
+  return out;
+}
+
 }  // namespace ebb::server

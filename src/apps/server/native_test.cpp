@@ -1,6 +1,7 @@
 // The native protocol: jobs, events, the gallery, and the queue that survives the process.
 #include <gtest/gtest.h>
 
+#include <future>
 #include <set>
 #include <thread>
 
@@ -355,6 +356,54 @@ TEST(server_stop, waiting_requests__get_503_and_streams_a_bye) {
   EXPECT_EQ(first.answer().status, 200);  // with the pictures that are finished: none
   EXPECT_EQ(second.answer().status, 503);
   EXPECT_TRUE(events.until("event: bye"));
+}
+
+// Its picture may still have to be encoded when nothing runs any more.
+TEST(server_stop, drained__waits_for_pictures_that_are_being_encoded) {
+  Folder folder;
+  TestServer s(folder.path(), 1,
+               [](auto& o) { o.drain = true, o.last_answers = std::chrono::milliseconds(100); });
+  Wire client(s.port());
+  std::promise<void> goes_on;
+  const auto gate = goes_on.get_future().share();
+  const std::string body = R"({"prompt":"x","steps":20,"width":64,"height":64})";
+  client.send(http_request("POST", "/sdapi/v1/txt2img", body));
+  auto& queue = s.service().queue();
+  while (!queue.running()) std::this_thread::yield();
+  for (int i = 0; i < 2; ++i) s.service().codec().add([gate] { gate.wait(); });
+  while (queue.running()) std::this_thread::yield();
+  ASSERT_EQ(queue.all()[0].status, server::JobStatus::generating);
+  s.service().stop();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  goes_on.set_value();
+  const auto a = client.answer();
+  EXPECT_EQ(a.status, 200);
+  EXPECT_EQ(a.json()["images"].size(), 1u);
+}
+
+// A job may be over, and even forgotten, before anybody asks to be told of its end.
+TEST(server_stop, end_of_all_that_runs__is_told_in_any_order) {
+  server::Queue q({.known = 0}, "");
+  int told = 0;
+  const auto tell = [&] { ++told; };
+  q.when_none_runs(tell);
+  EXPECT_EQ(told, 1) << "nothing runs";
+  for (int i = 0; i < 2; ++i) q.submit({});
+  const auto first = q.next();
+  q.join(q.waiting_jobs());
+  const auto second = q.find(q.running_ids()[1])->job;
+  q.encoding(*first);
+  q.finish(*first, server::JobStatus::completed);
+  q.finish(*second, server::JobStatus::completed);
+  q.forget();
+  EXPECT_FALSE(q.find(second->id));
+  q.when_none_runs(tell);
+  EXPECT_EQ(told, 1) << "a picture of the first is being encoded";
+  q.encoded(*first, {});
+  EXPECT_EQ(told, 2);
+  q.forget();
+  q.when_none_runs(tell);
+  EXPECT_EQ(told, 3);
 }
 
 }  // namespace ebb::testing

@@ -11,7 +11,6 @@
 namespace ebb::server {
 namespace {
 
-constexpr size_t events_kept = 2000;
 constexpr double step_interval = 0.1;  // seconds between events
 
 size_t bytes_of(const JobSpec& spec) {
@@ -48,7 +47,7 @@ class Queue::Ending {
 
 Queue::Queue(QueueLimits limits, std::string folder,
              const std::function<void(const std::string&)>& says)
-    : limits_(limits), folder_(std::move(folder)) {
+    : limits_(limits), folder_(std::move(folder)), events_(limits.events, limits.event_bytes) {
   if (!folder_.empty()) read_kept(says);
 }
 
@@ -143,6 +142,10 @@ std::optional<JobView> Queue::find(std::string_view id) const {
 std::vector<JobView> Queue::all() {
   const std::lock_guard lock(mutex_);
   forget_old();
+  return views();
+}
+
+std::vector<JobView> Queue::views() const {
   std::vector<JobView> out;
   for (const auto& [id, s] : jobs_)  // one that runs, or is being encoded behind its run
     if (s->view.status == JobStatus::generating) out.push_back(s->view);
@@ -200,7 +203,7 @@ bool Queue::move(std::string_view id, size_t position) {
       std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(std::min(position, waiting_.size()))),
       s);
   number_waiting();
-  publish("state", Json());  // whoever sends it adds the snapshot
+  events_.add("state", Json());  // whoever sends it adds the snapshot
   return true;
 }
 
@@ -214,6 +217,20 @@ void Queue::when_finished(std::string_view id, std::function<void(const JobView&
     done = s->view;
   }
   call(*done);
+}
+
+void Queue::when_none_runs(std::function<void()> call) {
+  const Ending lock(*this);
+  none_runs_ = std::move(call);
+  tell_if_none_runs();
+}
+
+void Queue::tell_if_none_runs() {
+  if (!none_runs_ || std::ranges::any_of(jobs_, [](const auto& j) {
+        return j.second->view.status == JobStatus::generating;
+      }))
+    return;
+  calls_.push_back(std::exchange(none_runs_, nullptr));
 }
 
 void Queue::close(bool drain) {
@@ -276,16 +293,16 @@ void Queue::progress(const Job& job, const JobProgress& p) {
   const double now = unix_time();
   if (!other || now - s->told < step_interval) return;
   s->told = now;
-  publish("step",
-          {{"job", job.id},
-           {"image", p.image},
-           {"images", p.images},
-           {"step", p.step},
-           {"steps", p.steps},
-           {"share", p.share},
-           {"eta_s", p.seconds_left < 0 ? Json() : Json(p.seconds_left)},
-           {"preview_id", p.preview}},
-          s->job);
+  events_.add("step",
+              {{"job", job.id},
+               {"image", p.image},
+               {"images", p.images},
+               {"step", p.step},
+               {"steps", p.steps},
+               {"share", p.share},
+               {"eta_s", p.seconds_left < 0 ? Json() : Json(p.seconds_left)},
+               {"preview_id", p.preview}},
+              s->job);
 }
 
 void Queue::warn(const Job& job, const std::string& text) {
@@ -315,11 +332,11 @@ void Queue::add_image(const Job& job, JobImage image) {
     const std::lock_guard lock(mutex_);
     State* s = state(job.id);
     if (!s) return;
-    publish("image", {{"job", job.id},
-                      {"index", image.index},
-                      {"id", image.id},
-                      {"url", "/ebb/v1/images/" + image.id},
-                      {"seed", image.seed}});
+    events_.add("image", {{"job", job.id},
+                          {"index", image.index},
+                          {"id", image.id},
+                          {"url", "/ebb/v1/images/" + image.id},
+                          {"seed", image.seed}});
     auto& images = s->view.images;
     images.insert(std::ranges::upper_bound(images, image.index, {}, &JobImage::index),
                   std::move(image));
@@ -366,6 +383,7 @@ void Queue::end(State& s, JobStatus status, JobError error) {
               s);
   for (auto& call : std::exchange(s.waiting, {}))
     calls_.push_back([call = std::move(call), view = s.view] { call(view); });
+  tell_if_none_runs();
 }
 
 void Queue::forget_old() {
@@ -385,51 +403,36 @@ void Queue::forget_old() {
 
 // ---- events -----------------------------------------------------------------------------------
 
-void Queue::publish(const std::string& name, Json data, const std::shared_ptr<const Job>& job) {
-  events_.push_back({++last_event_, name, std::move(data), job});
-  if (events_.size() > events_kept) events_.pop_front();
-  for (const auto& [id, call] : subscribers_) call(events_.back());
-}
-
 void Queue::publish_job(const std::string& name, const State& s) {
   Json data = {{"job", s.job->id}, {"item", job_json(s.view)}};
   if (name == "failed") data["error"] = data["item"]["error"];
-  publish(name, std::move(data), s.job);
+  events_.add(name, std::move(data), s.job);
 }
 
 void Queue::tell(const std::string& name, Json data) {
   const std::lock_guard lock(mutex_);
-  publish(name, std::move(data));
+  events_.add(name, std::move(data));
 }
 
-int64_t Queue::subscribe(Subscriber call) {
+std::shared_ptr<const void> Queue::subscribe(EventLog::Subscriber call, std::vector<JobView>* now) {
   const std::lock_guard lock(mutex_);
-  subscribers_[next_subscriber_] = std::move(call);
-  return next_subscriber_++;
-}
-
-void Queue::unsubscribe(int64_t subscriber) {
-  const std::lock_guard lock(mutex_);
-  subscribers_.erase(subscriber);
+  if (now) *now = views();
+  return events_.subscribe(std::move(call));
 }
 
 size_t Queue::subscribers() const {
   const std::lock_guard lock(mutex_);
-  return subscribers_.size();
+  return events_.subscribers();
 }
 
 int64_t Queue::last_event() const {
   const std::lock_guard lock(mutex_);
-  return last_event_;
+  return events_.last();
 }
 
-std::optional<std::vector<Event>> Queue::events_since(int64_t number) const {
+std::optional<Events> Queue::events_since(int64_t number) const {
   const std::lock_guard lock(mutex_);
-  if (number > last_event_ || number + 1 < last_event_ - std::ssize(events_) + 1) return {};
-  std::vector<Event> out;
-  for (const Event& e : events_)
-    if (e.number > number) out.push_back(e);
-  return out;
+  return events_.since(number);
 }
 
 // ---- the folder -------------------------------------------------------------------------------

@@ -14,21 +14,16 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/server/event_log.h"
 #include "apps/server/job.h"
 
 namespace ebb::server {
 
 struct QueueLimits {
   size_t jobs = 64, images = 256, bytes = size_t{512} << 20;
-  double known_seconds = 600;  // finished jobs
-  size_t known = 100;          // of them, at most
-};
-
-struct Event {
-  int64_t number = 0;
-  std::string name;
-  Json data;
-  std::weak_ptr<const Job> job = {};  // that it is of
+  double known_seconds = 600;                           // finished jobs
+  size_t known = 100;                                   // of them, at most
+  size_t events = 2000, event_bytes = size_t{8} << 20;  // that readers may go on from
 };
 
 class Queue {
@@ -51,9 +46,13 @@ class Queue {
   void cancel_all();
   bool skip(std::string_view id);  // of the one that runs
   bool move(std::string_view id, size_t position);
-  // `call` gets the job once it is finished, at once where it is; on the thread that ends it,
-  // behind those that were given before. It may call back: the lock is not held.
+  // `call` gets the job once it is finished, on the thread that ends it, behind those that were
+  // given before; at once, on this thread, where it is. No lock of the queue is held: it may call
+  // back, but must be quick, as cancel() and others wait for it.
   void when_finished(std::string_view id, std::function<void(const JobView&)> call);
+  // `call` is called once no job runs and no picture is being encoded, at once where that is so;
+  // likewise. For one caller, behind close().
+  void when_none_runs(std::function<void()> call);
   // No more are taken; those that wait are cancelled with 503, but stay in the folder, as does the
   // one that runs unless `drain`.
   void close(bool drain);
@@ -63,13 +62,13 @@ class Queue {
   void forget();
 
   // ---- events
-  using Subscriber = std::function<void(const Event&)>;
-  int64_t subscribe(Subscriber call);
-  void unsubscribe(int64_t subscriber);
+  // As EventLog has it; `call` is called under the lock, and may not call back. `now` gets all jobs
+  // as they are before the first of its events.
+  [[nodiscard]] std::shared_ptr<const void> subscribe(EventLog::Subscriber call,
+                                                      std::vector<JobView>* now = nullptr);
   size_t subscribers() const;
   int64_t last_event() const;
-  // Those behind `number`; none where they are forgotten.
-  std::optional<std::vector<Event>> events_since(int64_t number) const;
+  std::optional<Events> events_since(int64_t number) const;
   void tell(const std::string& name, Json data);
 
   // ---- the worker
@@ -116,8 +115,9 @@ class Queue {
   void leave(const Job& job);  // which runs no more
   void end(State& s, JobStatus status, JobError error);
   void end_if_encoded(State& s);
+  void tell_if_none_runs();
   void forget_old();
-  void publish(const std::string& name, Json data, const std::shared_ptr<const Job>& job = {});
+  std::vector<JobView> views() const;
   void publish_job(const std::string& name, const State& s);
   int64_t done_of(const State& s) const;
   void keep_new(Job& job) const;
@@ -136,18 +136,19 @@ class Queue {
   int64_t turn_ = 0;                                   // the lowest of those that waited last
   std::map<std::string, int64_t, std::less<>> turns_;  // that each client had last
   std::deque<std::string> finished_;                   // ids, oldest first
-  std::vector<std::function<void()>> calls_;           // of when_finished(), for Ending
+  // What is to be called once `mutex_` is released: added to under it, by end() and whom it calls,
+  // and taken by the Ending that holds it.
+  std::vector<std::function<void()>> calls_;
   std::function<void(const JobView&)> forgets_;
-  std::function<void()> task_;  // of run_idle()
+  std::function<void()> task_;       // of run_idle()
+  std::function<void()> none_runs_;  // of when_none_runs()
   bool closed_ = false, keeps_all_ = false;
-  std::map<int64_t, Subscriber> subscribers_;
-  int64_t next_subscriber_ = 1;
-  std::deque<Event> events_;
-  int64_t last_event_ = 0;
+  EventLog events_;
 };
 
 // As the native protocol has it.
 Json job_json(const JobView& v);
+Json jobs_json(const std::vector<JobView>& all);
 
 // Of a job in files: queue_folder.cpp.
 // Writes the pictures of the request; its settings name the files then.

@@ -390,7 +390,10 @@ TEST(server_limits, headers_and_bodies_that_do_not_come__end_the_connection) {
 
 TEST(server_limits, stream_that_is_not_read__is_cut_off) {
   Folder folder;
-  TestServer s(folder.path(), 1, [](auto& o) { o.limits.stream_bytes = 20000; });
+  TestServer s(folder.path(), 1, [](auto& o) {
+    o.limits.stream_bytes = 20000;
+    o.limits.write_stall = milliseconds(300);
+  });
   Wire reader(s.port());
   reader.send(http_request("GET", "/ebb/v1/events"));
   ASSERT_TRUE(reader.until("event: state"));

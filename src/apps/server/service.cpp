@@ -18,7 +18,6 @@ namespace {
 
 constexpr double looking_seconds = 10, preview_interval = 0.3;
 constexpr size_t codec_threads = 2;
-constexpr std::chrono::milliseconds last_answers{4000};
 
 // Tells of each request when it is answered.
 class Logged final : public Exchange {
@@ -71,6 +70,25 @@ std::string tag_of(const Job& job, int64_t index) {
   return out;
 }
 
+// A picture that is being encoded. Its job ends behind it, whatever becomes of it.
+struct Encoding {
+  Encoding(Queue& q, std::shared_ptr<Job> of) : queue(q), job(std::move(of)) {
+    queue.encoding(*job);
+  }
+  ~Encoding() {
+    try {
+      queue.encoded(*job, std::move(image));
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "serve: a picture was not told: %s\n", e.what());
+    }
+  }
+  Encoding(const Encoding&) = delete;
+  Encoding& operator=(const Encoding&) = delete;
+  Queue& queue;
+  std::shared_ptr<Job> job;
+  std::optional<JobImage> image = {};  // none: it failed
+};
+
 // What the engine tells of a job, to the queue and the store.
 class Running final : public JobEvents {
  public:
@@ -91,25 +109,25 @@ class Running final : public JobEvents {
     preview_number_ = service_.set_preview(job_->id, pixels);
   }
   void picture(MadePicture p) override {
-    service_.queue().encoding(*job_);
-    service_.codec().add([&s = service_, job = job_, p = std::move(p)] {
+    const auto encoding = std::make_shared<Encoding>(service_.queue(), job_);
+    service_.codec().add([&s = service_, encoding, p = std::move(p)] {
+      const Job& job = *encoding->job;
       try {
-        const JobSpec& spec = job->spec;
+        const JobSpec& spec = job.spec;
         std::string fault;
-        auto bytes = encoded(s, *job, p);
+        auto bytes = encoded(s, job, p);
         JobImage image{.index = p.index, .seed = p.seed, .batch = p.batch};
-        const std::string tag = tag_of(*job, p.index);
-        if (job->of_before) image.id = s.store().with_tag(tag);
+        const std::string tag = tag_of(job, p.index);
+        if (job.of_before) image.id = s.store().with_tag(tag);
         if (image.id.empty())
           image.id =
               s.store().add(std::move(bytes), {spec.format, p.seed, spec.keeps, tag}, &fault);
         if (const auto at = p.text.find("parameters"); at != p.text.end())
           image.parameters = at->second;
-        if (!fault.empty()) s.queue().warn(*job, fault);
-        s.queue().encoded(*job, std::move(image));
+        if (!fault.empty()) s.queue().warn(job, fault);
+        encoding->image = std::move(image);
       } catch (const std::exception& e) {
-        s.queue().warn(*job, e.what());
-        s.queue().encoded(*job, {});
+        s.queue().warn(job, e.what());
       }
     });
   }
@@ -197,14 +215,11 @@ void Service::stop() {
   if (stopping_.exchange(true)) return;
   queue_->close(options_.drain);
   queue_->tell("bye", Json::object());
-  if (!options_.drain) return http_->finish(last_answers);
-  const auto ids = queue_->running_ids();
-  if (ids.empty()) return http_->finish(last_answers);
-  const auto left = std::make_shared<std::atomic<size_t>>(ids.size());
-  for (const std::string& id : ids)
-    queue_->when_finished(id, [this, left](const JobView&) {
-      if (--*left == 0) http_->finish(last_answers);
-    });
+  const auto finish = [this] { http_->finish(options_.last_answers); };
+  if (options_.drain)
+    queue_->when_none_runs(finish);
+  else
+    finish();
 }
 
 // ---- requests ---------------------------------------------------------------------------------
@@ -291,19 +306,24 @@ void Service::answer_plan(const Call& call, JobSpec spec) {
 
 void Service::answer_when_done(const Call& call, JobSpec spec, Render render) {
   const auto job = submit(call, std::move(spec));
-  if (!options_.keep_orphans)
-    call.exchange->on_leave([this, id = job->id] {
-      codec_.add([this, id] { queue_->cancel(id); });  // which removes its files
-    });
-  const Route* route = route_of(*call.request, nullptr);
-  queue_->when_finished(
-      job->id, [this, later = call.waiting(), render = std::move(render), route](const JobView& v) {
-        codec_.add([later, render, route, v] {
-          Route once = *route;
-          once.handler = [&](const Call& c) { c.reply(render(v)); };
-          guarded(once, later);
-        });
+  const auto cancel = [this, id = job->id] {
+    codec_.add([this, id] { queue_->cancel(id); });  // which removes its files
+  };
+  try {
+    if (!options_.keep_orphans) call.exchange->on_leave(cancel);
+    const Route* route = route_of(*call.request, nullptr);
+    queue_->when_finished(job->id, [this, later = call.waiting(), render = std::move(render),
+                                    route](const JobView& v) {
+      codec_.add([later, render, route, v] {
+        Route once = *route;
+        once.handler = [&](const Call& c) { c.reply(render(v)); };
+        guarded(once, later);
       });
+    });
+  } catch (...) {  // nobody would get its pictures
+    cancel();
+    throw;
+  }
 }
 
 // Finished jobs and their pictures go though nobody asks.

@@ -45,6 +45,7 @@ struct ServiceOptions {
   MemoryLimits memory;
   std::chrono::milliseconds tidy{10'000};         // between looks for what is to be forgotten
   std::chrono::milliseconds folder_time{10'000};  // that requests wait for folders of `runs`
+  std::chrono::milliseconds last_answers{4'000};  // behind stop()
   int64_t max_batch = 1;                          // pictures of joined jobs
   int64_t batch_window = 0;                       // milliseconds to wait for them
   bool drain = false, keep_orphans = false, log = false, log_prompts = false;

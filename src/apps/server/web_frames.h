@@ -53,8 +53,12 @@ class WebFrames {
   }
   // Not done behind a goodbye or a breach of the rules, until the peer closes its end.
   void ping(auto done) { stream_.async_ping({}, std::move(done)); }
-  void close(auto done) {
-    stream_.async_close(boost::beast::websocket::close_code::going_away, std::move(done));
+  void close(const std::string& reason, auto done) {
+    namespace ws = boost::beast::websocket;
+    ws::close_reason why(reason.empty() ? ws::close_code::going_away
+                                        : ws::close_code::try_again_later);
+    why.reason.assign(reason.data(), std::min(reason.size(), why.reason.max_size()));
+    stream_.async_close(why, std::move(done));
   }
 
  private:

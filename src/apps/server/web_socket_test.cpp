@@ -52,6 +52,8 @@ TEST_F(WebSockets, plain_request__400) {
   const std::string upgrade = "Upgrade: websocket\r\n", connection = "Connection: Upgrade\r\n";
   EXPECT_EQ(server_.get("/ws", upgrade).status, 400);
   EXPECT_EQ(server_.get("/ws", connection + upgrade).status, 400) << "without a key";
+  EXPECT_EQ(ask(server_.port(), "HEAD", "/ws", "", connection + upgrade).status, 400);
+  EXPECT_EQ(server_.get("/ws", connection + "Upgrade: notwebsocket\r\n").status, 400);
   EXPECT_EQ(server_.get("/ws?clientId=" + std::string(500, 'x')).status, 400);
   EXPECT_TRUE(subscribers_become(0));
 }
@@ -127,39 +129,21 @@ TEST_F(WebSockets, end_of_the_server__is_told) {
   EXPECT_EQ(last->data, "\x03\xe9");  // 1001: going away
 }
 
-// Of the HTTP layer alone: a stream of more than the peer reads.
-TEST(web_sockets, one_that_is_not_read__is_cut_off) {
-  server::Limits limits;
-  limits.stream_bytes = 20000;
-  std::shared_ptr<server::EventStream> stream;
-  std::atomic<bool> left = false, begun = false;
-  server::HttpHandler handler{.admit = [](const server::Request&) { return server::Admission{}; },
-                              .handle =
-                                  [&](auto request, const auto& exchange) {
-                                    exchange->on_leave([&] { left = true; });
-                                    stream = exchange->websocket(*request);
-                                    begun = true;
-                                  },
-                              .fault =
-                                  [](int status, const std::string& text) {
-                                    return server::Reply{.status = status, .body = text};
-                                  }};
-  server::HttpServer http({"127.0.0.1"}, 0, limits, std::move(handler));
-  std::jthread thread([&] { http.run(); });
-  WebSocketClient reader(http.port(), "/");
-  ASSERT_EQ(reader.status(), 101);
-  while (!begun) {
-  }
-  ASSERT_TRUE(stream->send_bytes(std::string(70000, 'x')));  // of any size, if nothing waits
-  const auto large = reader.next();
-  ASSERT_TRUE(large);
-  EXPECT_EQ(large->kind, WebSocketClient::binary);
-  EXPECT_EQ(large->data, std::string(70000, 'x'));
-  for (int i = 0; i < 4000; ++i) stream->send(std::string(8000, 'x'));
-  for (int i = 0; i < 400 && !left; ++i) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_TRUE(left);
-  stream = nullptr;
-  http.finish(milliseconds(100));
+// Its messages are not told again: it has to begin anew, and is told so.
+TEST(web_sockets, one_that_is_not_read__is_closed_with_a_reason) {
+  Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.limits.stream_bytes = 20000; });
+  WebSocketClient socket(s.port(), "/ws?clientId=me");
+  ASSERT_EQ(socket.status(), 101);
+  ASSERT_TRUE(become(s, 1));
+  server::JobSpec spec;  // a prompt with a node of a long name
+  spec.keeps = false;
+  spec.note["comfy"] = {{"client", "me"}, {"sampler", std::string(60000, 'x')}, {"class", "x"}};
+  for (int i = 0; i < 300; ++i) s.service().queue().cancel(s.service().queue().submit(spec)->id);
+  std::string last;
+  while (const auto m = socket.next())
+    if (m->kind == WebSocketClient::close) last = m->data;
+  EXPECT_NE(last.find("does not read"), last.npos) << last;
 }
 
 }  // namespace ebb::testing

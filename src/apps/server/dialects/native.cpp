@@ -1,6 +1,5 @@
-// The native protocol: jobs and events. docs/server.md describes it.
+// The native protocol: jobs. docs/server.md describes it.
 #include <algorithm>
-#include <charconv>
 
 #include "apps/server/pictures.h"
 #include "apps/server/service.h"
@@ -14,26 +13,6 @@ JobView job_of(const Call& c) {
   const auto v = c.service.queue().find(c.parts.at(0));
   if (!v) throw HttpFault(404, "not_found", "there is no such job, or no longer");
   return *v;
-}
-
-Json jobs_json(Service& s) {
-  Json out = Json::array();
-  for (const JobView& v : s.queue().all()) out.push_back(job_json(v));
-  return out;
-}
-
-Json state_json(Service& s) {
-  const int64_t seq = s.queue().last_event();  // before: what follows is told again
-  const auto running = s.queue().running();
-  const auto [name, ready] = s.model();
-  return {{"seq", seq},
-          {"running", running ? Json(running->job->id) : Json()},
-          {"model",
-           {{"name", name},
-            {"state", name.empty() ? "none"
-                      : ready      ? "ready"
-                                   : "loading"}}},
-          {"jobs", jobs_json(s)}};
 }
 
 // Of "NAME[:scale]".
@@ -112,7 +91,7 @@ void delete_job(const Call& c) {
 
 void delete_jobs(const Call& c) {
   c.service.queue().cancel_all();
-  c.reply({{"jobs", jobs_json(c.service)}});
+  c.reply({{"jobs", jobs_json(c.service.queue().all())}});
 }
 
 void skip(const Call& c) {
@@ -142,97 +121,6 @@ void preview(const Call& c) {
                             {"Content-Security-Policy", "default-src 'none'"}}});
 }
 
-// ---- events -----------------------------------------------------------------------------------
-
-std::string event_text(const Event& e) {
-  return str("id: ", e.number, "\nevent: ", e.name, "\ndata: ", json_text(e.data), "\n\n");
-}
-
-// What a client reads: events wait until the state, or what it missed, is sent.
-class Feed : public std::enable_shared_from_this<Feed> {
- public:
-  Feed(Service& s, std::shared_ptr<EventStream> to) : service_(s), to_(std::move(to)) {}
-
-  void start(const Call& c, std::optional<int64_t> seen) {
-    const int64_t number =
-        service_.queue().subscribe([self = shared_from_this()](const Event& e) { self->add(e); });
-    c.exchange->on_leave([&s = service_, number] { s.queue().unsubscribe(number); });
-    const auto missed = seen ? service_.queue().events_since(*seen) : std::nullopt;
-    if (missed) {
-      std::string all;  // at once, as what waits for a slow reader is bounded
-      for (const Event& e : *missed) all += e.data.is_null() ? "" : event_text(e);
-      if (!all.empty()) to_->send(std::move(all));
-      for (const Event& e : *missed)
-        if (e.data.is_null()) add_now(e);
-      return begin(missed->empty() ? *seen : missed->back().number);
-    }
-    begin(send_state());
-  }
-
- private:
-  int64_t send_state() {
-    const Json state = state_json(service_);
-    const auto seq = state["seq"].get<int64_t>();
-    add_now({seq, "state", state});
-    return seq;
-  }
-  void begin(int64_t behind) {
-    const std::lock_guard lock(mutex_);
-    for (const Event& e : std::exchange(waiting_, {}))
-      if (e.number > behind) add_now(e);
-    ready_ = true;
-  }
-  // Under the queue's lock: asks it for nothing.
-  void add(const Event& e) {
-    const std::lock_guard lock(mutex_);
-    if (!ready_) return waiting_.push_back(e);
-    add_now(e);
-  }
-  void add_now(const Event& e) {
-    if (e.name == "state" && e.data.is_null())
-      return service_.codec().add([self = shared_from_this()] { self->send_state(); });
-    to_->send(event_text(e));
-    if (e.name == "bye") to_->close();
-  }
-
-  Service& service_;
-  std::shared_ptr<EventStream> to_;
-  std::mutex mutex_;
-  bool ready_ = false;
-  std::vector<Event> waiting_;
-};
-
-std::optional<int64_t> number_in(std::string_view text) {
-  int64_t out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return {};
-  return out;
-}
-
-void events(const Call& c) {
-  auto stream = c.exchange->stream(c.told());
-  if (!stream) throw HttpFault(503, "too_many_streams", "too many clients read events");
-  std::make_shared<Feed>(c.service, std::move(stream))
-      ->start(c, number_in(c.request->header("last-event-id")));
-}
-
-void state(const Call& c) {
-  Json out = state_json(c.service);
-  const std::string_view since = c.request->parameter("since");
-  c.service.look();
-  if (since.empty()) return c.reply(out);
-  const auto number = number_in(since);
-  if (!number) throw HttpFault(422, "invalid_value", "since: must be a number", "since");
-  const auto missed = c.service.queue().events_since(*number);
-  out["events"] = nullptr;
-  if (missed) {
-    out["events"] = Json::array();
-    for (const Event& e : *missed)
-      out["events"].push_back({{"id", e.number}, {"event", e.name}, {"data", e.data}});
-  }
-  c.reply(out);
-}
-
 void health(const Call& c) {
   const auto [name, ready] = c.service.model();
   const std::string fault = c.service.last_error();
@@ -248,7 +136,7 @@ std::vector<Route> routes() {
       {"POST", "/ebb/v1/plan", with_json(plan)},
       {"GET", "/ebb/v1/jobs",
        [](const Call& c) {
-         c.reply({{"jobs", jobs_json(c.service)}});
+         c.reply({{"jobs", jobs_json(c.service.queue().all())}});
        }},
       {"DELETE", "/ebb/v1/jobs", delete_jobs},
       {"GET", "/ebb/v1/jobs/{}", [](const Call& c) { c.reply(job_json(job_of(c))); }},
@@ -256,8 +144,6 @@ std::vector<Route> routes() {
       {"PATCH", "/ebb/v1/jobs/{}", with_json(move)},
       {"POST", "/ebb/v1/jobs/{}/skip", skip},
       {"GET", "/ebb/v1/jobs/{}/preview", preview},
-      {"GET", "/ebb/v1/events", events},
-      {"GET", "/ebb/v1/state", state},
       {"GET", "/healthz", health, On::io, small_body, {.open = true}},
   };
 }

@@ -184,12 +184,18 @@ class Partials : public std::enable_shared_from_this<Partials> {
       throw HttpFault(503, "too_many_streams", "too many clients read events");
     }
     if (wanted_.partials > 0)
-      subscriber_ = service_.queue().subscribe(
-          [self = shared_from_this()](const Event& e) { self->came(e); });
-    c.exchange->on_leave([self = shared_from_this()] { self->left(); });
-    service_.queue().when_finished(id_, [self = shared_from_this()](const JobView& v) {
-      self->service_.codec().add([self, v] { self->finish(v); });
-    });
+      subscription_ = service_.queue().subscribe([weak = weak_from_this()](const Event& e) {
+        if (const auto self = weak.lock()) self->came(e);
+      });
+    try {
+      service_.queue().when_finished(id_, [self = shared_from_this()](const JobView& v) {
+        self->service_.codec().add([self, v] { self->finish(v); });
+      });
+      c.exchange->on_leave([self = shared_from_this()] { self->left(); });
+    } catch (...) {  // nobody would read it
+      service_.queue().cancel(id_);
+      throw;
+    }
   }
 
  private:
@@ -202,19 +208,18 @@ class Partials : public std::enable_shared_from_this<Partials> {
     const auto p = service_.preview(id_);
     const std::lock_guard lock(mutex_);
     if (ended_ || !p || p->number == seen_ || sent_ >= wanted_.partials) return;
-    seen_ = p->number;  // one that cannot be made is left out
+    seen_ = p->number;  // one that cannot be made, or comes before others are taken, is left out
     const auto bytes = io::encode_picture(*io::picture_format("." + wanted_.format), p->pixels);
     Json data = {{"type", wanted_.event + ".partial_image"},
                  {"b64_json", base64(bytes)},
-                 {"partial_image_index", sent_++},
+                 {"partial_image_index", sent_},
                  {"created_at", static_cast<int64_t>(unix_time())}};
     data.update(facts_of(wanted_));
-    to_->send(event_text(data));
+    sent_ += to_->send(event_text(data)) == Sent::yes;
   }
   void finish(const JobView& v) {
-    service_.queue().unsubscribe(subscriber_);
     const std::lock_guard lock(mutex_);
-    ended_ = true;
+    ended_ = true, subscription_ = nullptr;
     std::string last;
     try {
       check_end(v);
@@ -235,16 +240,16 @@ class Partials : public std::enable_shared_from_this<Partials> {
     }
     to_->close(std::move(last));
   }
-  void left() {
-    service_.queue().unsubscribe(subscriber_);
-    service_.queue().cancel(id_);
+  void left() {  // its files are removed
+    service_.codec().add([self = shared_from_this()] { self->service_.queue().cancel(self->id_); });
   }
 
   Service& service_;
   std::shared_ptr<EventStream> to_;
   Wanted wanted_;
   std::string id_;
-  int64_t subscriber_ = 0, sent_ = 0, seen_ = 0;
+  std::shared_ptr<const void> subscription_;
+  int64_t sent_ = 0, seen_ = 0;
   bool ended_ = false;
   std::mutex mutex_;
 };

@@ -1,0 +1,51 @@
+// EventLog: what has happened to jobs, by number, and whom it is told. Whoever has one locks it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/server/job.h"
+
+namespace ebb::server {
+
+struct Event {
+  int64_t number = 0;
+  std::string name;
+  Json data;
+  std::string text;                   // of `data`
+  std::weak_ptr<const Job> job = {};  // that it is of
+};
+using Events = std::vector<std::shared_ptr<const Event>>;
+
+class EventLog {
+ public:
+  // Keeps the newest ones: so many, and of so many bytes of text together.
+  EventLog(size_t most, size_t most_bytes) : most_(most), most_bytes_(most_bytes) {}
+
+  using Subscriber = std::function<void(const Event&)>;
+  // Called of each event until nobody holds what is returned.
+  [[nodiscard]] std::shared_ptr<const void> subscribe(Subscriber call);
+  size_t subscribers() const;
+  void add(const std::string& name, Json data, const std::shared_ptr<const Job>& job = {});
+  int64_t last() const { return last_; }
+  // Those behind `number`; none where one of them is forgotten, or is still to come.
+  std::optional<Events> since(int64_t number) const;
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Subscribed {
+    std::weak_ptr<const void> is_wanted;
+    Subscriber call;
+  };
+  size_t most_, most_bytes_, bytes_ = 0;
+  std::deque<std::shared_ptr<const Event>> events_;
+  int64_t last_ = 0;
+  std::vector<Subscribed> subscribers_;
+};
+
+}  // namespace ebb::server
