@@ -138,19 +138,18 @@ TEST_F(ServerBatch, job__is_settled_once_for_all_that_may_join_it) {
   };
   std::atomic<int> leads = 0, others = 0;
   server_ = std::make_unique<TestServer>(
-      folder_.path(), 1,
-      [](auto& o) { o.max_batch = 4, o.batch_window = 1000, o.queue.known = 100; },
+      folder_.path(), 1, [](auto& o) { o.max_batch = 4, o.batch_window = 10000; },
       [&](const auto&) { return std::make_unique<Counting>(leads, others); });
-  const std::string first = post(json::object());
-  wait_for(first, "generating");
-  server::JobSpec spec;  // of another client each, so that all are asked about
-  for (int i = 0; i < 10; ++i) {
+  wait_for(post(json::object()), "generating");
+  for (int i = 0; i < 10; ++i) {  // of another client each, so that all are asked about
+    JobSpec spec;
     spec.client = str("client ", i);
     server_->service().queue().submit(spec);
+    for (int k = 0; k < 1000 && others <= i; ++k)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(others, i + 1);
   }
-  server_->finished(first);
   EXPECT_EQ(leads, 1);
-  EXPECT_EQ(others, 10);
   server_->service().queue().cancel_all();
 }
 
