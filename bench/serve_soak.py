@@ -419,7 +419,8 @@ def after(server, load, threads, measured):
     growth = (last / second - 1) * 100
     yield row("soak: memory, growth from the second fifth to the last", growth, "%", 1)
     yield row("soak: descriptors, when all have left", server.descriptors(), "")
-    yield row("soak: requests answered or left", sum(load.counts.values()), "")
+    turns = sum(n for name, n in load.counts.items() if hasattr(load, name))
+    yield row("soak: turns of clients", turns, "")
     yield row("soak: jobs made together", load.counts["made together"], "")
     yield row("soak: faults", len(load.faults), "", 0)
     yield row("soak: cores that others used", others, "")
