@@ -11,10 +11,10 @@
 #include "core/host_memory.h"
 #include "diffusion/loss.h"
 #include "io/safetensors.h"
-#include "passes/quantise_states.h"
 #include "pipeline/control.h"
 #include "pipeline/control_names.h"
 #include "pipeline/finetune_metadata.h"
+#include "pipeline/frozen_weights.h"
 #include "pipeline/held_out_pictures.h"
 #include "pipeline/loras.h"
 #include "pipeline/text_in_loss.h"
@@ -337,37 +337,10 @@ std::vector<Graph> Finetune::losses(const std::vector<train::PictureSize>& sizes
                     .weighted = !f_.prior.empty() && !measured});
     const Graph loss = with_params(all, [&](std::string_view w) { return !frozen.contains(w); });
     const Graph whole = adapter_ ? adapter_->adapted(loss) : loss;
-    out.push_back(f_.frozen_in_8_bits() ? in_8_bits(whole, loss, out.empty() && !measured) : whole);
+    const auto say = out.empty() && !measured ? request_.say : nullptr;
+    out.push_back(f_.frozen_in_8_bits() ? frozen_in_8_bits(whole, loss, say) : whole);
   }
   return out;
-}
-
-// What of the weights stays, and products alone read in the loss without adapters; `says` how much.
-Graph Finetune::in_8_bits(const Graph& g, const Graph& loss, bool says) const {
-  std::set<std::string> quantised;
-  std::vector<std::string> others;
-  int64_t elements = 0;
-  for (const std::string& name : weights_of_products(loss)) {
-    const Source* s = g.find_source(name);
-    if (s->kind != Source::Kind::state) continue;
-    const Shape& shape = g.type(s->value).shape;
-    if (!Quantised::takes(shape)) {
-      others.push_back(str(name, ' ', shape));
-      continue;
-    }
-    quantised.insert(name);
-    elements += shape.numel();
-  }
-  require(!quantised.empty(), "frozen_weights: no matrix that stays has rows of a multiple of ",
-          Quantised::block, " numbers (--frozen-weights q8)");
-  if (says) {
-    request_.say(
-        str("keeps ", elements, " frozen weights in 8 bits, of ", quantised.size(), " matrices"));
-    if (!others.empty())
-      request_.say(str("matrices with rows of no multiple of ", Quantised::block,
-                       " numbers stay as they are: ", others.size(), ", the first ", others[0]));
-  }
-  return quantise_states(g, quantised);
 }
 
 // Why batches cannot be made while the step before runs, on another thread: encoders may have to

@@ -37,7 +37,6 @@ class Finetune final : public CheckpointTraining {
   void encode_all();
   bool encode(size_t picture);
   std::vector<Graph> losses(const std::vector<train::PictureSize>& sizes, bool measured);
-  Graph in_8_bits(const Graph& g, const Graph& loss, bool says) const;
   std::string prefetch_obstacle() const;
   NamedTensors batch(const PictureBatch& of);
   void add_latents(NamedTensors& to, const PictureBatch& of, int64_t row);
