@@ -66,6 +66,8 @@ constexpr const char* lora = "--adapter lora --rank 4 --alpha 4 --lr 0.003 ";
 TEST_F(cli_train_ranks, adapter__is_trained_as_by_one_whatever_is_split) {
   for (const char* shard : {"none", "optimizer", "weights"})
     expect_same_run(str(lora, "--batch 4 --flip --caption-dropout 0.3 --shard ", shard), 3);
+  expect_same_run("--adapter dora --frozen-weights q8 --rank 4 --lr 0.01 --batch 4 --shard weights",
+                  3);
 }
 
 TEST_F(cli_train_ranks, networks_and_text_encoders__are_trained_as_by_one) {

@@ -71,6 +71,20 @@ TEST_F(cli_train_validation, run_that_is_stopped_and_goes_on__measures_the_same_
             std::string::npos);
 }
 
+TEST_F(cli_train_validation, of_decomposed_adapters_on_weights_in_8_bits__is_measured) {
+  const Output run =
+      run_program(train("run",
+                        "--adapter dora --frozen-weights q8 --rank 4 --lr 0.01 --batch 2 --steps 4 "
+                        "--validation 1 --validation-every 2"));
+  ASSERT_EQ(run.code, 0) << run.text;
+  const auto measured = losses("run");
+  ASSERT_EQ(measured.size(), 3U) << run.text;
+  EXPECT_NE(measured.at(1), measured.at(4));
+  const std::string keeps = "frozen weights in 8 bits";  // said once
+  EXPECT_NE(run.text.find(keeps), std::string::npos);
+  EXPECT_EQ(run.text.find(keeps), run.text.rfind(keeps)) << run.text;
+}
+
 // Weights that stay are measured to the same bits each time, whatever batches were trained on.
 TEST_F(cli_train_validation, of_whole_networks_and_autoencoders__changes_with_the_weights_alone) {
   for (const char* what : {"unet --caption-dropout 0.5", "autoencoder"})
@@ -97,6 +111,9 @@ TEST_F(cli_train_validation, mistakes__are_one_error_and_leave_nothing) {
   EXPECT_NE(line("nowhere").find("validation: no such file or folder  nowhere"), std::string::npos);
   EXPECT_NE(line(part("one", {0})).find("validation: a picture must not be trained on as well"),
             std::string::npos);
+  EXPECT_NE(
+      line("1 --prior " + data()).find("prior: a picture that is held out must not be trained on"),
+      std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run/metrics.jsonl"));
   // copies of a picture are held out with it
   for (int i : {1, 2})

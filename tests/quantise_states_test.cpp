@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "nn/ops.h"
 #include "passes/gradients.h"
 #include "passes/near_readers.h"
@@ -109,6 +111,9 @@ TEST(quantise_states, numbers_without_a_scale__are_refused) {
   w.span<float>()[3] = 1e7F;
   const std::string error = error_of([&] { Quantised::of("w", w); });
   EXPECT_NE(error.find("'w' has numbers up to 1e+07"), std::string::npos) << error;
+  w.span<float>()[3] = std::numeric_limits<float>::quiet_NaN();
+  const std::string nan = error_of([&] { Quantised::of("w", w); });
+  EXPECT_NE(nan.find("'w' has a number that is not finite (nan)"), std::string::npos) << nan;
   EXPECT_FALSE(Quantised::takes({8, 36}));
   EXPECT_FALSE(Quantised::takes({64}));
   EXPECT_TRUE(Quantised::takes({8, 3, 3, 32}));

@@ -60,7 +60,11 @@ Quantised Quantised::of(const std::string& name, const Tensor& w) {
   for (size_t b = 0; b < scales.size(); ++b) {
     const auto from = values.subspan(b * block, block);
     float largest = 0;
-    for (const float v : from) largest = std::max(largest, std::abs(v));
+    for (const float v : from) {
+      require(std::isfinite(v), "frozen_weights: '", name, "' has a number that is not finite (", v,
+              "), which 8 bits cannot hold");
+      largest = std::max(largest, std::abs(v));
+    }
     scales[b] = f16(largest / 127);
     const auto d = static_cast<float>(scales[b]);
     require(std::isfinite(d), "frozen_weights: '", name, "' has numbers up to ", largest,

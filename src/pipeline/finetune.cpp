@@ -438,6 +438,7 @@ std::map<std::string, std::string> Finetune::facts(
                                                               .adapter = adapter_.get(),
                                                               .model = parts_.denoiser,
                                                               .data = pictures_.data,
+                                                              .ranks = request_.split.ranks,
                                                               .step = state.step});
   out.insert(metadata.begin(), metadata.end());
   return out;

@@ -63,7 +63,7 @@ std::map<std::string, std::string> finetune_metadata(const FinetuneFacts& of) {
       {"ss_max_train_steps", str(c.steps)},
       {"ss_steps", str(of.step)},
       {"ss_seed", str(uint64_t{c.seed})},
-      {"ss_batch_size_per_device", str(c.micro_batch())},
+      {"ss_batch_size_per_device", str(c.micro_batch() / of.ranks)},
       {"ss_gradient_accumulation_steps", str(c.accumulation)},
       {"ss_max_grad_norm", str(c.clip)},
       {"ss_num_train_images", str(train::images_of(of.data))},

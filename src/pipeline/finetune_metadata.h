@@ -18,7 +18,7 @@ struct FinetuneFacts {
   const adapters::TrainableAdapter* adapter;  // null: none
   const LoadedModel& model;
   const train::Captioned& data;
-  int64_t step = 0;
+  int64_t ranks = 1, step = 0;
 };
 // Nothing that differs between a run that was stopped and one that was not.
 std::map<std::string, std::string> finetune_metadata(const FinetuneFacts& facts);

@@ -1,7 +1,6 @@
 #include "pipeline/held_out_pictures.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 
@@ -50,8 +49,7 @@ std::string mark(train::Captioned& data, const std::string& setting) {
 
 bool names_pictures(const std::string& setting) {
   if (setting == "off" || setting == "auto") return false;
-  return setting.find_first_not_of("-0123456789.%") != std::string::npos ||
-         std::filesystem::exists(setting);
+  return setting.find_first_not_of("-0123456789.%") != std::string::npos;
 }
 
 std::string hold_out(train::Captioned& data, const std::string& validation,

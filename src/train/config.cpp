@@ -24,18 +24,18 @@ void at_least(std::string_view field, int64_t v, int64_t low) {
   require(v >= low, field, ": must be at least ", low, " (", v, ")");
 }
 
-}  // namespace
-
 // A setting that the optimiser does not read must be left as it is.
-void check_read(const TrainConfig& c) {
+void check_optimizer_reads(const TrainConfig& c) {
   const Optimizer& o = find_optimizer(c.optimizer);
   const TrainConfig usual;
   for (const auto& [name, given, open] : {std::tuple{"beta1", c.beta1, usual.beta1},
                                           {"beta2", c.beta2, usual.beta2},
                                           {"eps", c.eps, usual.eps}})
-    require(given == open || std::ranges::find(o.reads, name) != o.reads.end(), name, ": ", o.name,
-            " has none (", given, "), but ", readers_of(name));
+    require(given == open || reads(o, name), name, ": ", o.name, " has none (", given, "), but ",
+            readers_of(name));
 }
+
+}  // namespace
 
 void check(const TrainConfig& c, int64_t ranks) {
   at_least("steps", c.steps, 0);
@@ -73,7 +73,7 @@ void check(const TrainConfig& c, int64_t ranks) {
   parse_recompute(c.recompute);
   require(!c.out.empty(), "out: must name a folder");
   require(!(c.resume && c.overwrite), "train: give resume or overwrite, not both");
-  check_read(c);
+  check_optimizer_reads(c);
   check(find_optimizer(c.optimizer), optimizer_settings(c));
   check(rate_schedule(c));
   check(ema_schedule(c));

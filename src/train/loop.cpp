@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "core/out_of_memory.h"
 #include "nn/network.h"
 #include "train/diagnose.h"
 #include "train/job_facts.h"
@@ -390,7 +391,7 @@ class Run {
     std::string wrong;
     try {
       validator_ = std::make_unique<Validator>(*job_.validation, c_, options_, context_, plan());
-    } catch (const Error& e) {
+    } catch (const OutOfMemory& e) {
       wrong = e.what();
     }
     const std::string why = team_.of_all(wrong);

@@ -105,7 +105,8 @@ std::vector<StepNumber> bias_corrections();
 
 const std::vector<const Optimizer*>& all_optimizers();
 std::vector<std::string> optimizer_names();
-std::string optimizer_help();  // each with its own help
+std::string optimizer_help();                              // each with its own help
+bool reads(const Optimizer& o, std::string_view setting);  // beta1, beta2 or eps
 // The names of those that read a setting: "adamw, adamw8bit, prodigy".
 std::string readers_of(std::string_view setting);
 // What beta2 is where it is left open, and of which: "0.999 (adamw, ...), 0.99 (...)".

@@ -8,7 +8,11 @@ void Pace::timed(const std::string& what, int64_t every, const std::function<voi
   const auto start = std::chrono::steady_clock::now();
   work();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  between_[what] = {every, took.count()};
+  this->took(what, every, took.count());
+}
+
+void Pace::took(const std::string& what, int64_t every, double seconds) {
+  between_[what] = {every, seconds};
 }
 
 double Pace::left(int64_t step, int64_t steps) const {

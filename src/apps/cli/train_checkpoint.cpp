@@ -144,6 +144,7 @@ std::unique_ptr<CheckpointTraining> prepared(Options& o, const Context& context,
   std::unique_ptr<ProgressLine> line;
   const char* shown = nullptr;
   o.request.progress = [&](const char* what, int64_t done, int64_t all) {
+    if (is_quiet()) return;
     if (what != shown) {
       if (line) line->finish();
       line = std::make_unique<ProgressLine>(what);

@@ -55,11 +55,11 @@ std::string grouped(const std::function<std::optional<double>(const Optimizer&)>
   return separated(groups, ", ", [](const auto& g) { return str(g.first, " (", g.second, ")"); });
 }
 
+}  // namespace
+
 bool reads(const Optimizer& o, std::string_view setting) {
   return std::ranges::find(o.reads, setting) != o.reads.end();
 }
-
-}  // namespace
 
 std::string readers_of(std::string_view setting) {
   std::vector<std::string> out;
