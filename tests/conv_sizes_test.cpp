@@ -67,7 +67,7 @@ float element(const Bytes& b, DType dtype, int64_t i) {
   return static_cast<float>(narrow);
 }
 
-float rounded(double v, DType dtype) {
+float rounded_float(double v, DType dtype) {
   const auto f = static_cast<float>(v);
   return dtype == DType::f32 ? f : static_cast<float>(bf16(f));
 }
@@ -198,7 +198,7 @@ void ConvSizes::check(const ConvGeometry& g, const OpCase& c, const Signature& s
   const auto samples = static_cast<uint64_t>(std::clamp(4e5 / terms, 18.0, 400.0));
   for (uint64_t i = 0; i < samples; ++i) {
     const int64_t at = c.sample(g, i);
-    ASSERT_EQ(element(got, s.out[0].dtype, at), rounded(c.exact(g, at), s.out[0].dtype))
+    ASSERT_EQ(element(got, s.out[0].dtype, at), rounded_float(c.exact(g, at), s.out[0].dtype))
         << "at " << at;
   }
 }
