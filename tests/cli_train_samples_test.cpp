@@ -53,11 +53,12 @@ class cli_train_samples : public TrainProgram {
   }
 };
 
-constexpr const char* lora = "--adapter lora --rank 4 --alpha 4 --lr 0.01 --save-dtype f32 ";
+constexpr const char* sampled_lora =
+    "--adapter lora --rank 4 --alpha 4 --lr 0.01 --save-dtype f32 ";
 
 TEST_F(cli_train_samples, of_an_adapter__are_what_generating_with_its_file_makes) {
   const std::string flags =
-      str(lora, "--steps 4 --sample-every 2 --sample-prompts 'fox; a fox in snow' ");
+      str(sampled_lora, "--steps 4 --sample-every 2 --sample-prompts 'fox; a fox in snow' ");
   const Output out = run_program(train("run", flags));
   ASSERT_EQ(out.code, 0) << out.text;
   const Tensor first = io::read_image(sample("run", 2)), last = io::read_image(sample("run", 4));
@@ -75,8 +76,8 @@ TEST_F(cli_train_samples, of_an_adapter__are_what_generating_with_its_file_makes
 }
 
 TEST_F(cli_train_samples, leave_the_training_as_it_is) {
-  ASSERT_EQ(run_program(train("plain", str(lora, "--steps 3"))).code, 0);
-  ASSERT_EQ(run_program(train("drawn", str(lora, "--steps 2 --sample-every 1"))).code, 0);
+  ASSERT_EQ(run_program(train("plain", str(sampled_lora, "--steps 3"))).code, 0);
+  ASSERT_EQ(run_program(train("drawn", str(sampled_lora, "--steps 2 --sample-every 1"))).code, 0);
   const Output on =
       run_program(str("train --resume --steps 3 --sample-every 2 --sample-prompts fox "
                       "--sample-pictures 1 --out ",
@@ -89,7 +90,7 @@ TEST_F(cli_train_samples, leave_the_training_as_it_is) {
 
 TEST_F(cli_train_samples, without_prompts__are_of_the_first_captions) {
   const Output out = run_program(
-      train("run", str(lora,
+      train("run", str(sampled_lora,
                        "--steps 1 --sample-every 1 --sample-pictures 1 --caption-dropout 1 "
                        "--caption-prefix 'photo:'")));
   ASSERT_EQ(out.code, 0) << out.text;
@@ -145,7 +146,7 @@ TEST_F(cli_train_samples, of_a_control_network__are_drawn_with_its_images) {
 
 TEST_F(cli_train_samples, that_cannot_be_drawn__are_told_and_left) {
   const std::string flags =
-      str(lora, "--sample-every 1 --sample-pictures 16 --sample-prompts fox ");
+      str(sampled_lora, "--sample-every 1 --sample-pictures 16 --sample-prompts fox ");
   // of numbers that f16 does not hold no file can be made, as where memory runs out
   const Output far = run_program(train(
       "far", "--adapter lora --rank 4 --steps 2 --lr 1e5 --checkpoint-every 0 --sample-every 1 "));
@@ -174,7 +175,7 @@ TEST_F(cli_train_samples, that_cannot_be_drawn__are_told_and_left) {
 
 TEST_F(cli_train_samples, mistakes__are_one_error_before_anything_is_made) {
   const auto line = [&](const std::string& flags) {
-    return error_line(train("run", str(lora, "--steps 1 ", flags)));
+    return error_line(train("run", str(sampled_lora, "--steps 1 ", flags)));
   };
   EXPECT_NE(line("--sample-prompts fox").find("no effect without --sample-every"),
             std::string::npos);
