@@ -56,10 +56,10 @@ list(REMOVE_ITEM test_sources ${support_sources} ${support}/stand_in_torch.cpp
 if(NOT EBB_CUDA)
   list(FILTER test_sources EXCLUDE REGEX "${ebb_cuda_files}")
 endif()
-# Those of golden files have the same names each, as plug-ins do.
-set(golden_tests ${test_sources})
-list(FILTER golden_tests INCLUDE REGEX "golden[^/]*$")
-set_source_files_properties(${golden_tests} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+# Tests of golden files, and those of many parts, give helpers the same names, as plug-ins do.
+set(lone_tests ${test_sources})
+list(FILTER lone_tests INCLUDE REGEX "golden[^/]*$|/tests/[^/]*$")
+set_source_files_properties(${lone_tests} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 if(EBB_SANITIZE)
   # What reads bytes of others and the graphs made of them; the rest would double the build.
   set(low "/src/(core|ir|io|text)/")
