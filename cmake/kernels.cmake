@@ -20,7 +20,6 @@ set(EBB_GLIBC_STUBS "" CACHE PATH
     "Folder of link-time stand-ins for the libraries of an older glibc; scripts/wheel makes one")
 set(wheel_sources src/ops/table.cpp src/runtime/context.cpp src/core/tensor.cpp
                   src/core/chunks.cpp)
-set_source_files_properties(${wheel_sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 if(EBB_GLIBC_STUBS)
   list(APPEND wheel_sources cmake/older_glibc.c)
 endif()

@@ -15,9 +15,10 @@ function(ebb_precompile target)
   endif()
 endfunction()
 
-# Most of a small file's time goes into its headers: ten files of a folder that are compiled as one
-# take a third of the time of ten. So the names in anonymous namespaces differ within a folder, but
-# for plug-ins, which all have the same names and are compiled alone.
+# Tests beside what they test: most of their time goes into headers, and ten of a folder that are
+# compiled as one take a third of the time of ten. Names in their anonymous namespaces must differ
+# within a folder. Not for the engine: such a name would hide another file's function of that name,
+# and the program would be another than one that is compiled file by file.
 function(ebb_compile_together target)
   if(CMAKE_CXX_COMPILER_LAUNCHER)
     return() # as above, and a change of one file would miss ten

@@ -12,7 +12,6 @@ target_include_directories(ebb_sampler_objects
                            PUBLIC src include ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(ebb_sampler_objects PRIVATE ebb_options nlohmann_json::nlohmann_json)
 ebb_precompile(ebb_sampler_objects)
-ebb_compile_together(ebb_sampler_objects)
 
 foreach(kind STATIC SHARED)
   string(TOLOWER ${kind} suffix)

@@ -75,7 +75,6 @@ if(EBB_SANITIZE)
   target_link_libraries(ebb_low PUBLIC ${engine_libraries} ebb_samplers_static Threads::Threads
                                        OpenMP::OpenMP_CXX)
   ebb_precompile(ebb_low)
-  ebb_compile_together(ebb_low)
   target_include_directories(ebb_low PUBLIC src ${WEBP_INCLUDE_DIR} ${UTF8PROC_INCLUDE_DIR}
                                             ${CMAKE_BINARY_DIR}/generated)
   ebb_test_program(ebb_tests_low ebb_low ${test_sources})

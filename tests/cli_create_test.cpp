@@ -121,8 +121,8 @@ TEST_F(cli_create, autoencoder__is_trained_on_pictures_alone) {
 
 TEST_F(cli_create, cache_folder_that_cannot_be__is_an_error_before_pictures_are_read) {
   const std::string error =
-      error_line(str("train --device cpu --train autoencoder --model ", whole(),
-                     " --data nowhere --cache-dir /proc/x --steps 1 --out ", folder_ / "run"));
+      error_line(str("train --device cpu --train autoencoder --model ", whole(), " --data ", data(),
+                     " --cache-dir /proc/x --steps 1 --out ", folder_ / "run"));
   EXPECT_NE(error.find("cache_dir: cannot make the folder"), std::string::npos) << error;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
