@@ -136,12 +136,11 @@ class PipelineEngine final : public Engine {
     const cli::GenerateFlags o = settled(job);
     const std::string key = batch_key(o, job);
     if (key.empty() || key_of(o) != key_) return {};
-    const auto lead =
-        std::make_shared<const ResolvedTextToImage>(pipeline_->resolve(cli::request_of(o)));
-    return [this, key, lead](const Job& other) {
+    return [this, key, o](const Job& other) {
       const cli::GenerateFlags b = settled(other);
       return key == batch_key(b, other) &&
-             pipeline_->can_join(*lead, pipeline_->resolve(cli::request_of(b)));
+             pipeline_->can_join(pipeline_->resolve(cli::request_of(o)),
+                                 pipeline_->resolve(cli::request_of(b)));
     };
   }
 
