@@ -108,8 +108,8 @@ TEST(read_jobs, formats_and_inputs_that_there_are_not__are_refused_with_the_file
   EXPECT_TRUE(jobs.empty());
   ASSERT_EQ(told.size(), 2u);
   const std::string all = told[0] + told[1];
-  for (const char* words :
-       {"format must be 0 to 2, not 7", "first.json", "../../other", "second.json"})
+  for (const char* words : {"format must be a whole number from 0 to 2, not 7", "first.json",
+                            "../../other", "second.json"})
     EXPECT_NE(all.find(words), all.npos) << words << " in " << all;
   EXPECT_EQ(folder.files(), 2u);
 }
