@@ -128,7 +128,7 @@ TEST(server_http, head_of_an_event_stream__has_no_events) {
 TEST(server_http, large_event__may_take_longer_than_a_stall) {
   constexpr size_t size = size_t{24} << 20;
   Limits limits;
-  limits.write_stall = milliseconds(400);
+  limits.write_stall = milliseconds(800);
   const Served s(limits, size);
   Wire wire(s.port());
   wire.send(http_request("GET", "/stream"));
