@@ -19,8 +19,11 @@ class SmallEngine final : public server::Engine {
               "fuzz: the picture would be too large");
     engine_->run(*small(job), first, events);
   }
-  bool joins(const server::Job& job, const server::Job& other) override {
-    return engine_->joins(*small(job), *small(other));
+  Joins joins(const server::Job& job) override {
+    const auto lead = small(job);
+    const Joins joins = engine_->joins(*lead);
+    if (!joins) return {};
+    return [lead, joins](const server::Job& other) { return joins(*small(other)); };
   }
   void run_batch(std::span<server::BatchMember> members) override {
     for (server::BatchMember& m : members) m.job = small(*m.job);

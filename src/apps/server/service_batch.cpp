@@ -21,7 +21,7 @@ class Joining {
     }
   }
   bool operator()(const Job& other) {
-    const auto [at, is_new] = known_.try_emplace(other.id, false);
+    const auto [at, is_new] = known_.try_emplace(other.file, false);
     if (is_new && joins_) at->second = asked(other);
     return at->second;
   }
@@ -35,7 +35,7 @@ class Joining {
     }
   }
   Engine::Joins joins_;
-  std::map<std::string, bool> known_;  // by id
+  std::map<std::string, bool> known_;  // by file: clients choose ids, and may use one again
 };
 
 }  // namespace
