@@ -55,14 +55,7 @@ TEST_F(cli_train_dora, adapter_in_a_picture__is_that_of_merged_weights) {
 }
 
 TEST_F(cli_train_dora, adapter_that_is_stopped_and_goes_on__has_the_same_bits) {
-  const std::string flags = str(dora, "--batch 2 ");
-  ASSERT_EQ(run_program(train("once", flags + "--steps 3")).code, 0);
-  ASSERT_EQ(run_program(train("twice", flags + "--steps 1")).code, 0);
-  const Output on = run_program(str("train --resume --steps 3 --out ", folder_ / "twice"));
-  ASSERT_EQ(on.code, 0) << on.text;
-  expect_same_tensors(model("once", 3), model("twice", 3));
-  expect_same_tensors(folder_ / "once/state-00000003.safetensors",
-                      folder_ / "twice/state-00000003.safetensors");
+  expect_same_when_resumed(str(dora, "--batch 2"), 1, 3);
   const std::string error =
       error_line(str("train --resume --steps 4 --decompose --out ", folder_ / "twice"));
   EXPECT_NE(error.find("the run's decompose is false and stays"), std::string::npos) << error;

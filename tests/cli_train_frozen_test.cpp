@@ -49,14 +49,7 @@ TEST_F(cli_train_frozen, weights_in_8_bits__give_about_the_same_losses_in_less_m
 }
 
 TEST_F(cli_train_frozen, run_that_is_stopped_and_goes_on__has_the_same_bits) {
-  const std::string flags = str("--adapter lora --rank 4 --lr 0.01", q8);
-  ASSERT_EQ(run_program(train("once", flags + " --steps 3")).code, 0);
-  ASSERT_EQ(run_program(train("twice", flags + " --steps 1")).code, 0);
-  const Output on = run_program(str("train --resume --steps 3 --out ", folder_ / "twice"));
-  ASSERT_EQ(on.code, 0) << on.text;
-  expect_same_tensors(model("once", 3), model("twice", 3));
-  expect_same_tensors(folder_ / "once/state-00000003.safetensors",
-                      folder_ / "twice/state-00000003.safetensors");
+  expect_same_when_resumed(str("--adapter lora --rank 4 --lr 0.01", q8), 1, 3);
   const std::string error =
       error_line(str("train --resume --steps 4 --frozen-weights dtype --out ", folder_ / "twice"));
   EXPECT_NE(error.find("the run's frozen_weights is q8 and stays"), std::string::npos) << error;

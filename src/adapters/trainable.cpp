@@ -166,9 +166,9 @@ nn::Weights TrainableAdapter::weights() const {
 }
 
 NamedTensors TrainableAdapter::given(const NamedTensors& weights) const {
+  if (!options_.decomposed) return {};
   NamedTensors out;
   for (const Layer& l : layers_) {
-    if (!options_.decomposed) break;
     const Tensor lengths = row_lengths(weights.at(networks_[l.network].prefix + l.weight.name));
     out[l.length.name] = lengths;
     out[l.magnitude.name] = lengths.clone();  // is trained

@@ -12,8 +12,8 @@
 namespace ebb {
 namespace {
 
-constexpr size_t joined_inputs = 24;
-constexpr size_t joined_instructions = 160;
+constexpr size_t max_inputs = 24;
+constexpr size_t max_instructions = 160;
 
 // A node under fusion: an expression that may change, or a node that stays as it is.
 struct Item : ExpressionNode {
@@ -101,8 +101,8 @@ class Fuser {
     for (const size_t r : all) {
       const Item& c = items_[r];
       if (!c.fusable() || !(spread ? reads_rows(c, p.space) : c.space == p.space)) return {};
-      if (c.expr.code().size() + p.expr.code().size() > joined_instructions) return {};
-      if (merged_inputs(p, c).size() > joined_inputs) return {};
+      if (c.expr.code().size() + p.expr.code().size() > max_instructions) return {};
+      if (merged_inputs(p, c).size() > max_inputs) return {};
     }
     return {all.begin(), all.end()};
   }
@@ -242,7 +242,7 @@ class Fuser {
     if (!a.fusable() || !b.fusable() || !a.live || !b.live || a.reduction != b.reduction)
       return false;
     if (!(a.space == b.space) || a.space.numel() < 2) return false;
-    if (a.expr.code().size() + b.expr.code().size() > joined_instructions) return false;
+    if (a.expr.code().size() + b.expr.code().size() > max_instructions) return false;
     const auto shared = [&](int32_t v) {
       return is_full(v, a.space) && std::find(b.in.begin(), b.in.end(), v) != b.in.end();
     };
@@ -278,7 +278,7 @@ class Fuser {
       if (it == by_input.end()) continue;
       for (const size_t a : it->second)
         if (static_cast<int32_t>(a) > ready && mergeable(items_[a], b) &&
-            united(items_[a].in, b.in).size() <= joined_inputs)
+            united(items_[a].in, b.in).size() <= max_inputs)
           return a;
     }
     return items_.size();

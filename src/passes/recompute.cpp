@@ -118,9 +118,9 @@ void each_prefix(const std::string& at, F&& f) {
 }
 
 // The blocks of a forward pass, and which of their values need not be kept.
-class RecomputedBlocks {
+class Blocks {
  public:
-  RecomputedBlocks(const Graph& g, const Facts& facts)
+  Blocks(const Graph& g, const Facts& facts)
       : g_(g),
         facts_(facts),
         of_node_(facts.end, -1),
@@ -270,7 +270,7 @@ Recomputable::Recomputable(const Graph& g, std::string_view loss) : g_(g) {
   const Facts facts = facts_of(g, loss);
   end_ = facts.end;
   expression_ = Expressions(g, facts).find(most_.pointwise);
-  block_ = RecomputedBlocks(g, facts).find(most_.blocks);
+  block_ = Blocks(g, facts).find(most_.blocks);
 }
 
 // A pointwise value that depends on a recomputed block would have that block recomputed early, as

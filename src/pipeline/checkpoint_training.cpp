@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <map>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -43,13 +42,8 @@ std::string hash_of(const train::Captioned& data, bool captions) {
 
 // The prior's pictures behind the others.
 void add_prior(train::Captioned& to, train::Captioned prior, const FinetuneRequest& r) {
-  std::map<uint64_t, std::string> held_out;  // names by hash
-  for (const train::CaptionedPicture& p : to.pictures)
-    if (p.held_out) held_out.emplace(p.hash, p.name);
+  check_apart(to, true, prior, "prior: a picture that is held out must not be trained on");
   for (train::CaptionedPicture& p : prior.pictures) {
-    const auto same = held_out.find(p.hash);
-    require(same == held_out.end(), "prior: a picture that is held out must not be trained on  ",
-            p.name, same == held_out.end() ? "" : "  " + same->second);
     p.weight = r.config.prior_weight;
     p.prior = true;
     to.pictures.push_back(std::move(p));

@@ -12,13 +12,9 @@ namespace ebb {
 namespace {
 
 std::string add_others(train::Captioned& data, train::Captioned others, const std::string& path) {
-  std::map<uint64_t, std::string> trained;  // names by hash
-  for (const train::CaptionedPicture& p : data.pictures) trained.emplace(p.hash, p.name);
+  check_apart(data, false, others, "validation: a picture must not be trained on as well");
   const auto count = std::ssize(others.pictures);
   for (train::CaptionedPicture& p : others.pictures) {
-    const auto same = trained.find(p.hash);
-    require(same == trained.end(), "validation: a picture must not be trained on as well  ", p.name,
-            same == trained.end() ? "" : "  " + same->second);
     p.repeats = 1;
     p.held_out = true;
     data.pictures.push_back(std::move(p));
@@ -46,6 +42,16 @@ std::string mark(train::Captioned& data, const std::string& setting) {
 }
 
 }  // namespace
+
+void check_apart(const train::Captioned& data, bool held_out, const train::Captioned& others,
+                 std::string_view rule) {
+  std::map<uint64_t, std::string> names;  // by hash
+  for (const train::CaptionedPicture& p : data.pictures)
+    if (p.held_out == held_out) names.emplace(p.hash, p.name);
+  for (const train::CaptionedPicture& p : others.pictures)
+    if (const auto same = names.find(p.hash); same != names.end())
+      fail(rule, "  ", p.name, "  ", same->second);
+}
 
 bool names_pictures(const std::string& setting) {
   if (setting == "off" || setting == "auto") return false;

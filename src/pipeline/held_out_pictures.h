@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/checkpoint_training.h"
@@ -12,6 +13,10 @@ namespace ebb {
 
 // Whether the setting names pictures, and not how many of --data.
 bool names_pictures(const std::string& validation);
+// Throws Error, with the rule and both names, where a picture of `others` has the bytes of one of
+// `data` that is held out, or of one that is not.
+void check_apart(const train::Captioned& data, bool held_out, const train::Captioned& others,
+                 std::string_view rule);
 // TrainConfig::validation for pictures with captions: off, auto, a number or a share of `data`, as
 // train::held_out_count() has them, or what is read as --data is, by `open`. Marks pictures of
 // `data`, or adds those that are read, marked, behind them. Of pictures with the same bytes all are

@@ -92,8 +92,8 @@ Json usual_settings(const std::string& model) {
   const auto json = [](const std::vector<Field>& fields) {
     return Json::parse(fields_json(fields));
   };
-  return {{"train", json(ebb::fields_of(train))},
-          {"diffusion", json(ebb::fields_of(diffusion))},
+  return {{"train", json(fields_of(train))},
+          {"diffusion", json(fields_of(diffusion))},
           {"network", json(named.config.fields())}};
 }
 

@@ -9,7 +9,7 @@
 namespace ebb {
 namespace {
 
-constexpr double chart_width = 720, chart_height = 300, right = 14, chart_top = 10;
+constexpr double width = 720, height = 300, right = 14, top = 10;
 constexpr size_t columns = 480;  // points of a line, at most
 
 // Room for the text along the axes.
@@ -94,14 +94,14 @@ void draw_axes(std::ostream& out, const Axis& x, const Axis& y, const Chart& cha
   const auto [left, bottom, ticks] = margins_of(chart);
   for (const double v : y.log ? log_ticks(y.low, y.high) : linear_ticks(y.low, y.high)) {
     const double at = y.at(v);
-    out << "<line class='grid' x1='" << left << "' x2='" << chart_width - right << "' y1='" << at
+    out << "<line class='grid' x1='" << left << "' x2='" << width - right << "' y1='" << at
         << "' y2='" << at << "'/><text x='" << left - 8 << "' y='" << at
         << "' text-anchor='end' dominant-baseline='central'>" << tick_text(v) << "</text>";
   }
   for (const double v : linear_ticks(x.low, x.high))
-    out << "<text x='" << x.at(v) << "' y='" << chart_height - bottom + ticks
-        << "' text-anchor='middle'>" << tick_text(v) << "</text>";
-  out << "<text x='" << chart_width - right << "' y='" << chart_height - 6 << "' text-anchor='end'>"
+    out << "<text x='" << x.at(v) << "' y='" << height - bottom + ticks << "' text-anchor='middle'>"
+        << tick_text(v) << "</text>";
+  out << "<text x='" << width - right << "' y='" << height - 6 << "' text-anchor='end'>"
       << escape_html(chart.x_label) << "</text>";
 }
 
@@ -202,8 +202,7 @@ std::string escape_html(const std::string& text) {
 
 std::string svg_chart(const Chart& chart) {
   const Margins m = margins_of(chart);
-  Axis x{.from = m.left, .to = chart_width - right},
-      y{.from = chart_height - m.bottom, .to = chart_top};
+  Axis x{.from = m.left, .to = width - right}, y{.from = height - m.bottom, .to = top};
   y.log = chart.log_y;
   for (const Series& s : chart.series) {
     for (const double v : s.x) x.include(v);
@@ -216,8 +215,8 @@ std::string svg_chart(const Chart& chart) {
   out << std::fixed << std::setprecision(1) << "<figure class='chart"
       << (chart.large ? " large" : "") << "'><figcaption>"
       << (chart.large ? "" : "<b>" + title + "</b>") << legend(chart)
-      << "</figcaption><svg viewBox='0 0 " << chart_width << ' ' << chart_height
-      << "' role='img' aria-label='" << title << "'>";
+      << "</figcaption><svg viewBox='0 0 " << width << ' ' << height << "' role='img' aria-label='"
+      << title << "'>";
   draw_axes(out, x, y, chart);
   for (const Series& s : chart.series) draw_series(out, s, x, y);
   out << "</svg></figure>";

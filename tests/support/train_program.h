@@ -47,6 +47,23 @@ class TrainProgram : public GenerateProgram {
   std::string model(const std::string& out, int step) const {
     return folder_ / str(out, "/model-0000000", step, ".safetensors");
   }
+  std::string state(const std::string& out, int step) const {
+    return folder_ / str(out, "/state-0000000", step, ".safetensors");
+  }
+  // `train` with the flags stopped behind `first` of `steps` and resumed in "twice" writes the bits
+  // of one that was not stopped, in "once": model and state.
+  void expect_same_when_resumed(const std::string& flags, int first, int steps) const {
+    const auto run = [&](const char* out, int last) {
+      return run_program(train(out, str(flags, " --steps ", last))).code;
+    };
+    ASSERT_EQ(run("once", steps), 0);
+    ASSERT_EQ(run("twice", first), 0);
+    const Output on =
+        run_program(str("train --resume --steps ", steps, " --out ", folder_ / "twice"));
+    ASSERT_EQ(on.code, 0) << on.text;
+    expect_same_tensors(model("once", steps), model("twice", steps));
+    expect_same_tensors(state("once", steps), state("twice", steps));
+  }
   static void expect_same_tensors(const std::string& a, const std::string& b) {
     const auto one = io::TensorFile::open(a), other = io::TensorFile::open(b);
     ASSERT_EQ(one.entries().size(), other.entries().size());

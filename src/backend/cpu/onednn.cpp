@@ -109,7 +109,7 @@ void finish(Prepared& p, const Desc& desc, const Primitive& primitive) {
   p.scratch_bytes = bytes == 0 ? 0 : bytes + kAlign;
 }
 
-char* aligned_scratch(void* scratch) {
+char* aligned(void* scratch) {
   const auto at = reinterpret_cast<uintptr_t>(scratch);
   return reinterpret_cast<char*>((at + kAlign - 1) / kAlign * kAlign);
 }
@@ -127,7 +127,7 @@ void run_packing(const Prepared& p, void* plain, void* packed, void* scratch) {
 void run_prepared(const Prepared& p, const Pointers& pointers, void* scratch) {
   require(scratch != nullptr || p.scratch_bytes == 0, "onednn: scratch memory is missing (",
           p.scratch_bytes, " bytes)");
-  char* const packed = aligned_scratch(scratch);
+  char* const packed = aligned(scratch);
   char* const own = packed + (p.packing ? rounded(p.packing->packed.get_size()) : 0);
   char* const packing_own = own + rounded(p.scratch.get_size());
   std::unordered_map<int, memory> args;

@@ -5,34 +5,30 @@
 #include <gtest/gtest.h>
 
 #include "support/files.h"
+#include "support/mixture_samples.h"
 #include "support/toy_data.h"
 
 namespace ebb {
 namespace {
 
+using testing::expect_same_samples;
 using testing::karras;
 using testing::run_toy;
-
-const std::vector<double> starts = {-6, 3.1, 0.4};
-
-void expect_equal(const std::string& a, const SampleCall& as, const std::string& b,
-                  const SampleCall& bs) {
-  const std::vector<double> x = run_toy(a, starts, as).x, y = run_toy(b, starts, bs).x;
-  for (size_t i = 0; i < starts.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-12) << a << ' ' << b;
-}
 
 TEST(dpm_solver, identities__hold) {
   for (const int64_t steps : {6, 20}) {
     const std::vector<double> s = karras(steps, 0.03, 14.6);
-    expect_equal("dpm_solver_multistep", {s}, "dpmpp_2m", {s});
+    expect_same_samples("dpm_solver_multistep", {s}, "dpmpp_2m", {s});
     for (const char* type : {"dpmsolver", "dpmsolver++"})
       for (const char* sampler : {"dpm_solver_multistep", "dpm_solver_singlestep"})
-        expect_equal(sampler, {s, {{"solver_order", "1"}, {"algorithm_type", type}}}, "euler", {s});
+        expect_same_samples(sampler, {s, {{"solver_order", "1"}, {"algorithm_type", type}}},
+                            "euler", {s});
   }
   // Two levels a group, so the second is at a share r of the way, and no step goes to 0.
-  expect_equal("dpm_solver_singlestep",
-               {{8, 4, 2, 1, 0.5}, {{"lower_order_final", "false"}, {"solver_type", "midpoint"}}},
-               "dpmpp_sde", {{8, 2, 0.5}, {{"eta", "0"}, {"r", "0.5"}}});
+  expect_same_samples(
+      "dpm_solver_singlestep",
+      {{8, 4, 2, 1, 0.5}, {{"lower_order_final", "false"}, {"solver_type", "midpoint"}}},
+      "dpmpp_sde", {{8, 2, 0.5}, {{"eta", "0"}, {"r", "0.5"}}});
 }
 
 // In lambda, D does not know whether its state is x or (1 - sigma) x.

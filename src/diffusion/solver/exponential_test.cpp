@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include "support/files.h"
+#include "support/mixture_samples.h"
 #include "support/toy_data.h"
 
 namespace ebb {
 namespace {
 
 using testing::expect_error;
+using testing::expect_same_samples;
+using testing::expect_values;
 using testing::karras;
 using testing::run_toy;
 
@@ -25,22 +28,6 @@ SampleCall flow_call(OptionTexts options = {}) {
           .space = Space::flow,
           .dialect = "comfy",
           .first_sigma = 3 * t / (1 + 2 * t)};
-}
-
-testing::ToyRun run_mixture(std::string_view sampler, const std::vector<double>& start,
-                            const SampleCall& call) {
-  testing::ToyModel model;
-  if (call.space == Space::flow) model.denoise = testing::on_flow(model.denoise);
-  return run_toy(sampler, start, call, model);
-}
-
-void expect_values(std::string_view sampler, const SampleCall& call,
-                   const std::vector<double>& want) {
-  const bool flow = call.space == Space::flow;
-  const std::vector<double> start =
-      flow ? std::vector<double>{-0.41, 0.21} : std::vector<double>{-6, 3.1};
-  const std::vector<double> x = run_mixture(sampler, start, call).x;
-  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(x[i], want[i], 2e-8) << sampler;
 }
 
 SampleCall comfy_call(OptionTexts options = {}) {
@@ -86,33 +73,26 @@ TEST(exponential_samplers, predictors_and_correctors__equal_published_values) {
 
 // ---- identities ----------------------------------------------------------------------------
 
-void expect_equal_mixtures(const std::string& a, const SampleCall& as, const std::string& b,
-                           const SampleCall& bs) {
-  const std::vector<double> start = {-6, 3.1, 0.4};
-  const std::vector<double> x = run_mixture(a, start, as).x, y = run_mixture(b, start, bs).x;
-  for (size_t i = 0; i < start.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-12) << a << ' ' << b;
-}
-
 TEST(exponential_samplers, identities__hold) {
   for (const int64_t steps : {6, 20}) {
     const std::vector<double> s = karras(steps, 0.03, 14.6);
-    expect_equal_mixtures("seeds_2", {s, {{"eta", "0"}}}, "dpmpp_sde", {s, {{"eta", "0"}}});
-    expect_equal_mixtures("seeds_2", {s, {{"eta", "0"}, {"solver_type", "phi_2"}}}, "res_2s", {s});
-    expect_equal_mixtures("seeds_2", {s, {{"r", "1"}, {"solver_type", "phi_2"}}},
-                          "exp_heun_2_x0_sde", {s});
-    expect_equal_mixtures("gradient_estimation", {s, {{"ge_gamma", "1.5"}}}, "ipndm",
-                          {s, {{"max_order", "2"}}});
-    expect_equal_mixtures("gradient_estimation", {s, {{"ge_gamma", "1"}}}, "euler", {s});
+    expect_same_samples("seeds_2", {s, {{"eta", "0"}}}, "dpmpp_sde", {s, {{"eta", "0"}}});
+    expect_same_samples("seeds_2", {s, {{"eta", "0"}, {"solver_type", "phi_2"}}}, "res_2s", {s});
+    expect_same_samples("seeds_2", {s, {{"r", "1"}, {"solver_type", "phi_2"}}}, "exp_heun_2_x0_sde",
+                        {s});
+    expect_same_samples("gradient_estimation", {s, {{"ge_gamma", "1.5"}}}, "ipndm",
+                        {s, {{"max_order", "2"}}});
+    expect_same_samples("gradient_estimation", {s, {{"ge_gamma", "1"}}}, "euler", {s});
     const std::vector<double> open(s.begin(), s.end() - 1);  // without the step to 0
-    expect_equal_mixtures(
-        "sa_solver", {open, {{"eta", "0"}, {"predictor_order", "2"}, {"corrector_order", "0"}}},
-        "res_multistep", {open});
+    expect_same_samples("sa_solver",
+                        {open, {{"eta", "0"}, {"predictor_order", "2"}, {"corrector_order", "0"}}},
+                        "res_multistep", {open});
     const OptionTexts unip = {{"corrector", "false"}, {"lower_order_final", "false"}};
     OptionTexts second = unip, third = unip;
     second.insert(second.end(), {{"variant", "bh2"}, {"order", "2"}});
-    expect_equal_mixtures("uni_pc", {open, second}, "dpmpp_2m", {open});
+    expect_same_samples("uni_pc", {open, second}, "dpmpp_2m", {open});
     third.insert(third.end(), {{"variant", "vary_coeff"}, {"order", "3"}});
-    expect_equal_mixtures("uni_pc", {open, third}, "dpmpp_3m_sde_exact", {open, {{"eta", "0"}}});
+    expect_same_samples("uni_pc", {open, third}, "dpmpp_3m_sde_exact", {open, {{"eta", "0"}}});
   }
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "support/files.h"
+#include "support/mixture_samples.h"
 #include "support/toy_data.h"
 
 namespace ebb {
@@ -68,11 +69,7 @@ TEST(multistep_samplers, six_steps_on_the_mixture__equal_published_values) {
 
 void expect_equal(const std::vector<std::string>& names, const std::vector<double>& sigmas,
                   const OptionTexts& options = {}) {
-  const std::vector<double> start = {-6, 3.1, 0.4};
-  const std::vector<double> want = run_toy(names[0], start, {sigmas, options}).x;
-  const std::vector<double> got = run_toy(names[1], start, {sigmas}).x;
-  for (size_t i = 0; i < start.size(); ++i)
-    EXPECT_NEAR(got[i], want[i], 1e-12) << names[0] << ' ' << names[1];
+  testing::expect_same_samples(names[0], {sigmas, options}, names[1], {sigmas});
 }
 
 TEST(multistep_samplers, identities__hold) {

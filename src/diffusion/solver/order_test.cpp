@@ -8,7 +8,7 @@ namespace ebb {
 namespace {
 
 constexpr double first_level = 14.6, last_level = 0.05;
-const std::vector<double> far_starts = {-17, -6, 3.1, 11};
+const std::vector<double> starts = {-17, -6, 3.1, 11};
 
 // Options that turn noise and last steps of lower order off, where a sampler has them.
 OptionTexts smooth_options(const Sampler& s) {
@@ -21,7 +21,7 @@ OptionTexts smooth_options(const Sampler& s) {
 }
 
 // The first states that the denoiser sees are put on the exact solution: a sampler that remembers
-// Starts with exact memories.
+// starts with exact memories.
 class WarmLatents : public HostLatents<double> {
  public:
   using HostLatents<double>::HostLatents;
@@ -29,7 +29,7 @@ class WarmLatents : public HostLatents<double> {
   Denoised denoise(Latent& x, double sigma, bool with_uncond) override {
     if (seen_++ < remembered) {
       std::vector<double> exact;
-      for (const double start : far_starts)
+      for (const double start : starts)
         exact.push_back(testing::Mixture{}.transport(start, first_level, sigma));
       x = put(exact);
     }
@@ -44,7 +44,7 @@ class WarmLatents : public HostLatents<double> {
 double worst_error(const Sampler& s, const std::string& name, int64_t steps) {
   const testing::Mixture mixture;
   WarmLatents latents(
-      far_starts.size(),
+      starts.size(),
       [&](std::span<const double> x, double sigma, std::span<double> d, std::span<double> u) {
         for (size_t i = 0; i < x.size(); ++i) d[i] = mixture.denoise(x[i], sigma);
         for (size_t i = 0; i < u.size(); ++i) u[i] = d[i];
@@ -52,11 +52,10 @@ double worst_error(const Sampler& s, const std::string& name, int64_t steps) {
       testing::sine_noise());
   const SampleCall call{.sigmas = testing::karras(steps + 1, last_level, first_level, false),
                         .options = smooth_options(s)};
-  const std::vector<double> x =
-      latents.values(sample(name, latents, latents.put(far_starts), call));
+  const std::vector<double> x = latents.values(sample(name, latents, latents.put(starts), call));
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
-    const double exact = mixture.transport(far_starts[i], first_level, last_level);
+    const double exact = mixture.transport(starts[i], first_level, last_level);
     worst = std::max(worst, std::abs(x[i] - exact));
   }
   return worst;

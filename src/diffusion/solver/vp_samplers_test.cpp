@@ -6,26 +6,18 @@
 #include "diffusion/solver/timesteps.h"
 #include "support/files.h"
 #include "support/golden_file.h"
+#include "support/mixture_samples.h"
 #include "support/toy_data.h"
 
 namespace ebb {
 namespace {
 
+using testing::expect_same_samples;
+using testing::expect_values;
 using testing::karras;
 using testing::run_toy;
 
 using testing::sd_levels;
-
-void expect_values(std::string_view sampler, const SampleCall& call,
-                   const std::vector<double>& want) {
-  const bool flow = call.space == Space::flow;
-  const std::vector<double> start =
-      flow ? std::vector<double>{-0.41, 0.21} : std::vector<double>{-6, 3.1};
-  testing::ToyModel model;
-  if (flow) model.denoise = testing::on_flow(model.denoise);
-  const std::vector<double> x = run_toy(sampler, start, call, model).x;
-  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(x[i], want[i], 2e-8) << sampler;
-}
 
 TEST(vp_samplers, six_steps_on_the_mixture__equal_published_values) {
   expect_values("ddpm", {.sigmas = sd_levels}, {1.241533962, 1.255177274});
@@ -76,22 +68,15 @@ TEST(vp_samplers, timestep_samplers__are_those_of_the_webui) {
   EXPECT_GE(cases, 51);
 }
 
-void expect_equal_toys(const std::string& a, const SampleCall& as, const std::string& b,
-                       const SampleCall& bs) {
-  const std::vector<double> start = {-6, 3.1, 0.4};
-  const std::vector<double> x = run_toy(a, start, as).x, y = run_toy(b, start, bs).x;
-  for (size_t i = 0; i < start.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-12) << a << ' ' << b;
-}
-
 TEST(vp_samplers, identities__hold) {
   for (const int64_t steps : {6, 20}) {
     const std::vector<double> s = karras(steps, 0.03, 14.6);
-    expect_equal_toys("ddpm", {s}, "euler_ancestral", {s, {{"eta", "1"}}});
-    expect_equal_toys("ddim", {s}, "euler", {s});
+    expect_same_samples("ddpm", {s}, "euler_ancestral", {s, {{"eta", "1"}}});
+    expect_same_samples("ddim", {s}, "euler", {s});
     for (const char* eta : {"0.5", "1"})
-      expect_equal_toys("ddim", {s, {{"eta", eta}}}, "euler_ancestral", {s, {{"eta", eta}}});
-    expect_equal_toys("tcd", {s, {{"eta", "0"}}}, "euler", {s});
-    expect_equal_toys("tcd", {{2, 0}, {{"eta", "1"}}}, "lcm", {{2, 0}});
+      expect_same_samples("ddim", {s, {{"eta", eta}}}, "euler_ancestral", {s, {{"eta", eta}}});
+    expect_same_samples("tcd", {s, {{"eta", "0"}}}, "euler", {s});
+    expect_same_samples("tcd", {{2, 0}, {{"eta", "1"}}}, "lcm", {{2, 0}});
   }
 }
 

@@ -5,7 +5,7 @@ namespace ebb::ops::cuda {
 namespace {
 
 // Of results one column wide, operands that are columns would lie apart from element to element.
-bool supports_map(const Signature& s, const Device&) {
+bool supports(const Signature& s, const Device&) {
   const auto& a = s.as<Loop>();
   if (kind_of(a) != LoopKind::map) return false;
   const bool apart = !a.slices.operands.empty() && a.shape.back() == 1;
@@ -13,7 +13,7 @@ bool supports_map(const Signature& s, const Device&) {
          ebb::cuda::MapPass::supports_segments(Shape(a.shape));
 }
 
-Program prepare_map(const Signature& s, const Tune&, Device& device) {
+Program prepare(const Signature& s, const Tune&, Device& device) {
   const auto& a = s.as<Loop>();
   const ebb::cuda::MapPasses::Use use = map_use(s);
   const ebb::cuda::MapPass pass(use.expr, use.types, use.segments, ebb::cuda::of(device));
@@ -48,8 +48,8 @@ ebb::cuda::MapPasses::Use map_use(const Signature& s) {
 
 Kernel loop_map() {
   Kernel k = loop_kernel("loop_map_ptx");
-  k.supports = supports_map;
-  k.prepare = prepare_map;
+  k.supports = supports;
+  k.prepare = prepare;
   return k;
 }
 

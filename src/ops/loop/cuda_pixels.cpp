@@ -73,7 +73,7 @@ std::vector<void*> outputs(std::span<void* const> out, const Type& last, int64_t
   return at;
 }
 
-bool supports_pixels(const Signature& s, const Device& device) {
+bool supports(const Signature& s, const Device& device) {
   const auto& a = s.as<Loop>();
   if (kind_of(a) != LoopKind::pixels) return false;
   if (Shape(a.shape).numel() == 0)  // sums over no pixels are 0, which no thread block would write
@@ -92,7 +92,7 @@ std::vector<Tune> space(const Signature& s, const Device& device) {
   return out;
 }
 
-Program prepare_pixels(const Signature& s, const Tune& tune, Device& device) {
+Program prepare(const Signature& s, const Tune& tune, Device& device) {
   const std::optional<PixelForm> form = form_with_kernels(s);
   if (!form) return {0, [](const Call&) {}};
   const PixelPass pass(*form, tune.value("tile", 0), tune.value("cluster", 0),
@@ -108,8 +108,8 @@ Program prepare_pixels(const Signature& s, const Tune& tune, Device& device) {
 
 Kernel loop_pixels() {
   Kernel k = loop_kernel("loop_pixels_ptx");
-  k.supports = supports_pixels;
-  k.prepare = prepare_pixels;
+  k.supports = supports;
+  k.prepare = prepare;
   k.space = space;
   return k;
 }

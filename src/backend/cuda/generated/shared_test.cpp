@@ -15,7 +15,7 @@ namespace {
 using testing::capability;
 using testing::in;
 
-constexpr int shared_sm_count = 1;
+constexpr int one_sm = 1;
 
 // Queries or keys [2,3,heads,64], their partners, two tables that heads share.
 struct Heads {
@@ -73,7 +73,7 @@ std::vector<RowText> rows(const std::vector<int64_t>& heads, int uses, bool pair
     f.uses = uses;
     f.alternate = uses > 1 && all_equal(heads);
     f.shared_rows = 48;
-    texts.push_back(write_rows(f, row_layout(f, shared_sm_count), capability));
+    texts.push_back(write_rows(f, row_layout(f, one_sm), capability));
   }
   return texts;
 }

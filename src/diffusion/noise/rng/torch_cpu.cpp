@@ -6,29 +6,29 @@
 namespace ebb {
 namespace {
 
-constexpr size_t pair_block = 16;
+constexpr size_t block_size = 16;
 
 double to_f32(double x) { return round_to(NoiseType::f32, x); }
 
 // u: 8 numbers for radii, then 8 for angles.
 template <class T>
 void block_normals(std::span<double> u) {
-  for (size_t j = 0; j < pair_block / 2; ++j) {
+  for (size_t j = 0; j < block_size / 2; ++j) {
     const T radius = std::sqrt(T{-2} * std::log(1 - static_cast<T>(u[j])));
-    const T angle = static_cast<T>(2 * std::numbers::pi) * static_cast<T>(u[j + pair_block / 2]);
+    const T angle = static_cast<T>(2 * std::numbers::pi) * static_cast<T>(u[j + block_size / 2]);
     u[j] = static_cast<double>(radius * std::cos(angle));
-    u[j + pair_block / 2] = static_cast<double>(radius * std::sin(angle));
+    u[j + block_size / 2] = static_cast<double>(radius * std::sin(angle));
   }
 }
 
 // The same with every intermediate result in half or bf16.
 void block_normals_rounded(std::span<double> u, NoiseType type) {
   const auto r = [type](double x) { return round_to(type, x); };
-  for (size_t j = 0; j < pair_block / 2; ++j) {
+  for (size_t j = 0; j < block_size / 2; ++j) {
     const double radius = r(std::sqrt(r(-2 * r(std::log(r(1 - u[j]))))));
-    const double angle = r(2 * std::numbers::pi * u[j + pair_block / 2]);
+    const double angle = r(2 * std::numbers::pi * u[j + block_size / 2]);
     u[j] = r(radius * r(std::cos(angle)));
-    u[j + pair_block / 2] = r(radius * r(std::sin(angle)));
+    u[j + block_size / 2] = r(radius * r(std::sin(angle)));
   }
 }
 
@@ -71,13 +71,13 @@ void TorchCpuGenerator::fill_block(std::span<double> block) {
 
 void TorchCpuGenerator::fill(std::span<double> out) {
   for (double& v : out) v = uniform();
-  for (size_t at = 0; at + pair_block <= out.size(); at += pair_block)
-    fill_block(out.subspan(at, pair_block));
+  for (size_t at = 0; at + block_size <= out.size(); at += block_size)
+    fill_block(out.subspan(at, block_size));
 }
 
 void TorchCpuGenerator::normal(std::span<double> out) {
-  const size_t n = out.size(), tail = n % pair_block;
-  if (n < pair_block) {
+  const size_t n = out.size(), tail = n % block_size;
+  if (n < block_size) {
     for (double& v : out)
       v = type_ == NoiseType::f64 ? single() : round_to(type_, to_f32(single()));
     return;
@@ -85,7 +85,7 @@ void TorchCpuGenerator::normal(std::span<double> out) {
   // Made from f32 there is a block at a time, so what the last one replaces was never drawn.
   const bool by_block = type_ == NoiseType::f16_from_f32 || type_ == NoiseType::bf16_from_f32;
   fill(by_block ? out.first(n - tail) : out);
-  if (tail > 0) fill(out.last(pair_block));
+  if (tail > 0) fill(out.last(block_size));
 }
 
 }  // namespace ebb
