@@ -1,6 +1,7 @@
 // WebSockets: who may open one, what its frames are, and peers that behave badly.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <thread>
 
 #include "support/files.h"
@@ -138,11 +139,20 @@ TEST(web_sockets, one_that_is_not_read__is_closed_with_a_reason) {
   ASSERT_TRUE(become(s, 1));
   server::JobSpec spec;  // a prompt with a node of a long name
   spec.keeps = false;
-  spec.note["comfy"] = {{"client", "me"}, {"sampler", std::string(60000, 'x')}, {"class", "x"}};
+  spec.note["comfy"] = {{"client", "me"},
+                        {"sampler", std::string(60000, 'x')},
+                        {"class", "x"},
+                        {"shows", nlohmann::json::object()},
+                        {"graph", nlohmann::json::object()},
+                        {"number", 1}};
   for (int i = 0; i < 300; ++i) s.service().queue().cancel(s.service().queue().submit(spec)->id);
   std::string last;
-  while (const auto m = socket.next())
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);  // pings come on
+  while (std::chrono::steady_clock::now() < end) {
+    const auto m = socket.next();
+    if (!m) break;
     if (m->kind == WebSocketClient::close) last = m->data;
+  }
   EXPECT_NE(last.find("does not read"), last.npos) << last;
 }
 
