@@ -107,6 +107,26 @@ TEST(fit, size_that_is_too_small__is_an_error_that_says_what_is_needed) {
       "recompute: a run does not fit into 0 MB: with all 8 blocks computed again it needs");
 }
 
+// A size is what a run takes of the device: the driver's share is the run's, and what sources are
+// rounded up by.
+TEST(fit, size__counts_what_the_driver_takes_and_allocations_are_rounded_by) {
+  const auto device = std::make_shared<testing::FarDevice>();
+  device->driver = {.first = 5'000'000, .now = 9'000'000};
+  device->unit = 4096;
+  const auto plan_in = [&](int64_t bytes) {
+    return toy_plan({.kind = Recompute::Kind::fit, .bytes = bytes}, {.device = device});
+  };
+  const Plan off = toy_plan({}, {.device = device});
+  int64_t bytes = bytes_of(off) + device->driver.first;
+  for (const Source& s : off.graph().sources())
+    if (const int64_t own = off.graph().type(s.value).bytes(); s.kind != Source::Kind::input)
+      bytes += device->rounded(own) - own;
+  ASSERT_GT(bytes, bytes_of(off) + device->driver.first);
+  EXPECT_EQ(recomputed_nodes(plan_in(bytes)), 0);
+  EXPECT_GT(recomputed_nodes(plan_in(bytes - 1)), 0);
+  expect_error([&] { plan_in(device->driver.first); }, " MB (driver 5 MB); ");
+}
+
 TEST(fit, auto__uses_the_free_memory_of_the_device) {
   const int64_t off = bytes_of(toy_plan({}, cpu()));
   for (const int64_t percent : {100, 80, 70}) {

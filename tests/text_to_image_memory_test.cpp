@@ -319,6 +319,26 @@ TEST_F(TextToImageMemory, limits__are_kept_and_pictures_are_the_same) {
   }
 }
 
+// As of a GPU with a context: an entry of its own, in each stage, in the limit and in the peak.
+TEST_F(TextToImageMemory, driver__is_an_entry_and_counts_in_the_limit) {
+  const nlohmann::json& run = run_of(2);
+  const TextToImageRequest q = request(run);
+  const Made without = made(run, q);
+  const auto device = std::make_shared<FarDevice>();
+  device->driver = {.first = 50'000'000, .now = 50'000'000};
+  const Made with = made(run, q, 0, {.device = device});
+  expect_true(with, "with a driver");
+  EXPECT_EQ(with.planned.peak(), without.planned.peak() + device->driver.first);
+  EXPECT_NE(text_of(with.planned).find(" MB: driver 50.00 MB, text "), std::string::npos)
+      << text_of(with.planned);
+  EXPECT_EQ(text_of(without.planned).find("driver"), std::string::npos);
+  const int64_t limit = with.planned.peak() - 1;
+  const Made less = made(run, q, limit, {.device = device});
+  EXPECT_LE(less.report.peak_bytes, limit);
+  EXPECT_NE(text_of(less.planned).find('('), std::string::npos) << "takes a measure";
+  EXPECT_THROW(made(run, q, device->driver.first, {.device = device}), OutOfMemory);
+}
+
 TEST_F(TextToImageMemory, runs_one_after_the_other__keep_within_a_limit) {
   const nlohmann::json& run = run_of(2);
   TextToImageRequest q = request(run);

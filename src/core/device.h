@@ -40,6 +40,13 @@ struct Peaks {
   double flops_f32 = 200e9, flops_16 = 200e9;  // of products in f32, and of 16 bits added up in f32
 };
 
+// What a device's memory holds for this process beyond allocate(): a context, code, graphs, and
+// what allocations are rounded by. Bytes.
+struct DriverMemory {
+  int64_t first = 0;  // when the device was opened: limits count this, as it is the same each time
+  int64_t now = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -52,7 +59,10 @@ class Device {
   virtual double flops_per_pass() const { return 24; }
   // Subexpressions that are constant along a row are hoisted out of the loop over it.
   virtual bool hoists_row_scalars() const { return false; }
-  virtual int64_t free_memory() const = 0;  // bytes
+  virtual int64_t free_memory() const = 0;                   // bytes
+  virtual DriverMemory driver_memory() const { return {}; }  // none on the host
+  // What allocate() takes of the memory for so many bytes.
+  virtual int64_t rounded(int64_t bytes) const { return bytes; }
   // At a multiple of 64 bytes. Throws Error when out of memory.
   virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device

@@ -36,7 +36,7 @@ struct RunMemory {
 
   int64_t peak() const;
 };
-// "6.9 GB: text 1.7, sampling 5.6, decoding 6.9 (text encoders leave after use)".
+// "6.9 GB: driver 0.5, text 1.7, sampling 5.6, decoding 6.9 (text encoders leave after use)".
 std::string text_of(const RunMemory& memory);
 
 // What lies on the device while plans come and go.

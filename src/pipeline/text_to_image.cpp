@@ -245,7 +245,9 @@ TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOpti
       vocabulary_(parts_.tokenizer.empty() ? text::builtin_clip_vocabulary()
                                            : text::ClipVocabulary::open(parts_.tokenizer)),
       pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {
-  if (options_.memory > 0) context_.memory->set_limit(options_.memory);
+  if (options_.memory > 0)
+    context_.memory->set_limit(
+        std::max<int64_t>(options_.memory - context_.device->driver_memory().first, 1));
   take_tiling({});
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
 }
@@ -482,7 +484,8 @@ RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& ev
   for (ImageRange now; next && !(now = next(r.first().batch)).empty();)
     make(r, now, inputs, meter, events, out);
   out.ran = ran(r);
-  out.planned_bytes = memory.peak(), out.peak_bytes = context_.memory->peak();
+  out.planned_bytes = memory.peak();
+  out.peak_bytes = context_.memory->peak() + context_.device->driver_memory().now;
   out.text_seconds = meter.seconds(Stage::text);
   out.sampling_seconds = meter.seconds(Stage::sampling);
   out.decoding_seconds = meter.seconds(Stage::decoding);

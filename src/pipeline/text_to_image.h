@@ -102,7 +102,7 @@ struct RunReport {
   GenerateOptions ran;                        // with what took the place of `auto`
   int64_t steps = 0, evaluations = 0;         // of the denoiser, an image
   std::string start_noise, step_noise;        // the sources
-  int64_t planned_bytes = 0, peak_bytes = 0;  // of the device's memory, at most
+  int64_t planned_bytes = 0, peak_bytes = 0;  // of the device's memory, at most, with the driver's
   double text_seconds = 0, sampling_seconds = 0, decoding_seconds = 0;
 };
 

@@ -111,6 +111,12 @@ RunMemory first_memory(const MemoryChoice& c, int64_t limit, const std::function
   return out;
 }
 
+// All stages have it.
+std::vector<StageMemory> with_driver(std::vector<StageMemory> stages, int64_t bytes) {
+  if (bytes > 0) stages.insert(stages.begin(), {"driver", bytes, 0});
+  return stages;
+}
+
 // Behind the first one, which is the largest.
 std::vector<int64_t> smaller(std::span<const int64_t> sides) {
   return {sides.begin() + 1, sides.end()};
@@ -261,7 +267,8 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     denoisers.emplace_back(pipeline_of(r.passes[i]).needs(r.passes[i].request, in),
                            policy.one_by_one);
   }
-  DeviceModel device(context_.memory->used());
+  const int64_t driver = context_.device->driver_memory().first;
+  DeviceModel device(context_.memory->used() + driver);
   text_stage(device, s, policy);
   PixelModel pixels(*this, device, dtype, policy);
   pixels.run(s.prepare);
@@ -270,7 +277,7 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     device.begin("sampling");
     denoisers[i].run(device, [&] { pixels.preview(r.passes[i].request.sample); });
   }
-  if (!r.request.pixels) return std::move(device).stages();
+  if (!r.request.pixels) return with_driver(std::move(device).stages(), driver);
   if (policy.denoiser_leaves && !policy.one_by_one && r.request.count <= r.first().batch)
     for (const PassModel& denoiser : denoisers) denoiser.leave(device);
   device.begin(stage_of(PixelWork::Kind::decode));
@@ -279,7 +286,7 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     device.begin(stage_of(PixelWork::Kind::enlarge));
     pixels.enlarge(s.pixels, r.request.upscale);
   }
-  return std::move(device).stages();
+  return with_driver(std::move(device).stages(), driver);
 }
 
 // Plans hold some memory as soon as they are there.
@@ -402,7 +409,8 @@ RunMemory TextToImage::fit_batch(ResolvedTextToImage& r, const Sketch& s) {
 
 // Of all that is taken, in bytes; the same while LiftedLimit is there.
 int64_t TextToImage::limit() const {
-  const int64_t device = context_.memory->used() + context_.free_memory();
+  const int64_t device =
+      context_.device->driver_memory().first + context_.memory->used() + context_.free_memory();
   return options_.memory > 0 ? std::min(options_.memory, device) : device;
 }
 

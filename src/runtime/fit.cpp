@@ -48,8 +48,8 @@ class Planner {
 };
 
 // The budget of the arena. The rest of free memory is for samples in flight and for the driver.
-int64_t room(const Graph& g, const Recompute& r, int64_t free) {
-  return (r.bytes > 0 ? r.bytes : free / 10 * 9) - source_bytes(g);
+int64_t room(const Graph& g, const Recompute& r, int64_t free, int64_t driver) {
+  return (r.bytes > 0 ? r.bytes - driver : free / 10 * 9) - source_bytes(g);
 }
 
 // Whether the arena fits.
@@ -112,19 +112,20 @@ std::vector<LoweringMode> lowering_modes(const Recompute& r) {
 }
 
 std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
-                          LoweringMode mode, int64_t free) {
+                          LoweringMode mode, int64_t free, int64_t driver) {
   using Kind = Recompute::Kind;
   if (r.kind == Kind::off) return planned(as_it_is(g), facts, {});
   const Planner plans(g, facts, r);
   const RecomputeCount most = plans.most();
   if (r.kind == Kind::pointwise) return plans.at({.pointwise = most.pointwise});
   if (r.kind == Kind::all) return plans.at(most);
-  const int64_t bytes = room(g, r, free);
+  const int64_t bytes = room(g, r, free, driver);
   if (mode != LoweringMode::blocks) return fit_pointwise(plans, bytes);
   Fitted out = fit_blocks(plans, bytes);
   require(r.bytes == 0 || fits(out, bytes), "recompute: a run does not fit into ",
           r.bytes / 1000000, " MB: with all ", most.blocks, " blocks computed again it needs ",
-          (out.memory.arena_bytes + source_bytes(g) + 999999) / 1000000, " MB; ",
+          (out.memory.arena_bytes + source_bytes(g) + driver + 999999) / 1000000, " MB",
+          driver > 0 ? str(" (driver ", driver / 1000000, " MB)") : std::string(), "; ",
           advice_on_memory(true));
   return out;
 }

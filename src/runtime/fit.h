@@ -40,10 +40,10 @@ struct Fitted {
 
 // Plans `g`, lowered in `mode`, with as little recomputed as `r` asks for. Nothing if that exceeds
 // the memory and another mode follows. `facts` are of the nodes of `g`; `free`: bytes free on the
-// device. If `auto` does not suffice, all blocks are recomputed; a size that does not suffice is an
-// Error.
+// device; `driver`: those that it takes of a size beside the plan. If `auto` does not suffice, all
+// blocks are recomputed; a size that does not suffice is an Error.
 std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
-                          LoweringMode mode, int64_t free);
+                          LoweringMode mode, int64_t free, int64_t driver = 0);
 
 // Advice for a run that does not fit; `recomputed`: everything is recomputed already.
 std::string advice_on_memory(bool recomputed);

@@ -38,6 +38,17 @@ std::vector<NodeMemory> memory_of(const std::vector<ChosenKernel>& nodes) {
   return facts;
 }
 
+// What of the device's memory is neither the arena nor the numbers of sources. The same each time,
+// so that a run that goes on has the same plan.
+int64_t beside_plan(const Graph& g, const Device& device) {
+  int64_t out = device.driver_memory().first;
+  for (const Source& s : g.sources()) {
+    const int64_t bytes = g.type(s.value).bytes();
+    if (s.kind != Source::Kind::input) out += device.rounded(bytes) - bytes;
+  }
+  return out;
+}
+
 }  // namespace
 
 // Work on a side stream extends lifetimes; a plan that recomputes blocks to save memory has no more
@@ -57,7 +68,8 @@ std::optional<Fitted> Plan::fitted(const std::vector<ChosenKernel>& nodes, const
       facts[i].extended_lifetime =
           side_stream[i] == SideStream::collectives ? reach_of_collectives : reach;
   }
-  std::optional<Fitted> out = fit(graph_, facts, r, mode, context_.free_memory());
+  std::optional<Fitted> out =
+      fit(graph_, facts, r, mode, context_.free_memory(), beside_plan(graph_, *context_.device));
   if (!out) return out;
   for (const size_t i : out->nodes.origin) side_stream_.push_back(side_stream[i]);
   return out;

@@ -142,6 +142,7 @@ class Run {
   Plan& plan() { return plans_.first(); }
   const Plan& plan() const { return plans_.first(); }
   int64_t plan_bytes() const { return plans_.arena_bytes() + plan().source_bytes(); }
+  int64_t driver_bytes() const { return context_.device->driver_memory().now; }
   bool leads() const { return team_.leads(); }
   bool alone() const { return team_.alone(); }
   void report(ranks::Phase phase) const { team_.report(state_.step, phase); }
@@ -179,7 +180,8 @@ class Run {
     if (c_.resume) say(str("resumes at step ", state_.step, "  ", c_.out));
     say(str("trains ", trained_text(state_.weights), " weights with ", options_.dtype,
             " matrix work on ", devices(), kept_in_parts(), "; a step needs ",
-            plan_bytes() / 1000000, " MB",
+            (plan_bytes() + driver_bytes()) / 1000000, " MB",
+            driver_bytes() > 0 ? str(" (driver ", driver_bytes() / 1000000, " MB)") : "",
             c_.recompute == "off"
                 ? std::string()
                 : str(" with ", plan().recomputed().pointwise, " pointwise nodes and ",
@@ -333,9 +335,11 @@ class Run {
   // A run that was killed behind a checkpoint may lack the picture of its step.
   void make_missing_sample() {
     const bool wanted = due(c_.sample_every) || (c_.sample_every > 0 && state_.step == c_.steps);
-    if (c_.resume && wanted && job_.hooks.sample && leads() &&
-        !std::filesystem::exists(sample_file(c_.out, state_.step)))
-      job_.hooks.sample(state_, *signals_);
+    if (!c_.resume || !wanted || !job_.hooks.sample || !leads() ||
+        std::filesystem::exists(sample_file(c_.out, state_.step)))
+      return;
+    report(ranks::Phase::alone);
+    job_.hooks.sample(state_, *signals_);
   }
 
   // Who stops a run wants the end soon: it has its checkpoint, but no picture that is not due.
@@ -413,6 +417,8 @@ class Run {
       p.seconds_left = c_.steps > 0 ? std::min(p.seconds_left, left) : left;
     }
     p.plan_bytes = plan_bytes();
+    p.driver_bytes = driver_bytes();
+    if (!context_.device->on_host()) p.device_bytes = context_.memory->peak() + p.driver_bytes;
     return p;
   }
 

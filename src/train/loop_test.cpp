@@ -379,6 +379,19 @@ TEST(train, far_device__leaves_the_same_bits_and_is_sent_no_zeros) {
   EXPECT_EQ(longer->transfers - device->transfers, 20);  // a step's inputs are one copy
 }
 
+// What is printed of memory is of the device: the plan's and the driver's are what it takes.
+TEST(train, far_device__tells_what_the_plan_and_the_driver_take) {
+  const Folder folder;
+  const auto device = std::make_shared<testing::FarDevice>();
+  device->driver = {.first = 3'000'000'000, .now = 5'000'000'000};
+  TrainJob job = toy_job(toy_config(folder / "run"));
+  std::string all;
+  job.hooks.log = [&](std::string_view line) { all += str(line, '\n'); };
+  train(std::move(job), {.device = device});
+  EXPECT_NE(all.find("; a step needs 5000 MB (driver 5000 MB)"), std::string::npos) << all;
+  EXPECT_NE(all.find("  memory 5000 MB (plan 0, driver 5000)"), std::string::npos) << all;
+}
+
 TEST(train, device_lost__ends_with_its_reason_and_a_checkpoint_to_go_on_from) {
   const Folder folder;
   const auto device = std::make_shared<testing::FarDevice>();

@@ -171,10 +171,12 @@ std::string progress_line(const Progress& p) {
   for (const NamedNumber& n : p.now.told) out += fmt::format("  {} {:.3g}", n.name, n.value);
   out += fmt::format("  {:.{}f} img/s", rate, rate < 10 ? 2 : 0);
   if (p.seconds_left >= 0) out += "  left " + duration_text(p.seconds_left);
-  out +=
-      fmt::format("  memory {:.0f} MB (plan {:.0f})", static_cast<double>(resident_bytes()) * 1e-6,
-                  static_cast<double>(p.plan_bytes) * 1e-6);
-  return out;
+  const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) * 1e-6; };
+  out += fmt::format("  memory {:.0f} MB (plan {:.0f}",
+                     megabytes(p.device_bytes > 0 ? p.device_bytes : resident_bytes()),
+                     megabytes(p.plan_bytes));
+  if (p.driver_bytes > 0) out += fmt::format(", driver {:.0f}", megabytes(p.driver_bytes));
+  return out + ")";
 }
 
 }  // namespace ebb::train

@@ -86,10 +86,13 @@ struct Progress {
   int64_t steps = 0;         // of the whole run; 0: unknown
   double seconds_left = -1;  // -1: unknown
   int64_t plan_bytes = 0;    // planned peak of the step
+  // Of a device with memory of its own, at most so far; 0: the memory shown is that of the process.
+  int64_t device_bytes = 0;
+  int64_t driver_bytes = 0;  // of these, beside the plan's: DriverMemory::now
 };
 // "step 1200/5000  loss 0.1234  validation 0.1301 (step 1180)  grad 0.31  lr 2e-04  512 img/s  left
-// 1h02m  memory 812 MB (plan 640)"; the second step only where it is not the line's; behind lr what
-// the optimiser tells, as "d 3.1e-05"
+// 1h02m  memory 812 MB (plan 640)", of a GPU "(plan 640, driver 150)"; the second step only where
+// it is not the line's; behind lr what the optimiser tells, as "d 3.1e-05"
 std::string progress_line(const Progress& p);
 
 // Resident memory of this process, bytes; 0 where unknown.

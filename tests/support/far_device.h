@@ -26,6 +26,8 @@ class FarDevice final : public Device {
     require(lost.empty(), lost);
     return free_;
   }
+  DriverMemory driver_memory() const override { return driver; }
+  int64_t rounded(int64_t bytes) const override { return (bytes + unit - 1) / unit * unit; }
   std::shared_ptr<Buffer> allocate(int64_t bytes) override {
     require(lost.empty(), lost);
     if (bytes > free_)
@@ -75,6 +77,8 @@ class FarDevice final : public Device {
 
   std::string kernels = "cpu";  // whose kernels it uses
   DType fast = DType::f32;      // beside f32
+  DriverMemory driver = {};     // what it says of that
+  int64_t unit = 1;             // that allocations are rounded to
   bool late = false;            // it has a side stream
   int64_t sent = 0;             // bytes copied from the host
   int transfers = 0;            // copies from the host

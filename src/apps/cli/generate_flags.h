@@ -77,7 +77,8 @@ struct GenerateFlags {
     f("format", format, "of the files in a folder");
     f("quality", quality, "of JPEG and WebP, 1 to 100; a WebP of 100 is lossless");
     f("like", like, "a picture whose settings are taken: one by ebb is made again");
-    f("memory", memory, "of each device, to keep within: 5GB, 800MiB; auto: what is free");
+    f("memory", memory,
+      "of each device, with the driver's, to keep within: 5GB, 800MiB; auto: what is free");
     f("gpus", gpus, gpus_help);
     f("overwrite", overwrite, overwrite_help);
     f("config", config, "a JSON file with any of these settings; flags come before it");

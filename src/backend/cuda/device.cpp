@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/cuda/blocking.h"
+#include "backend/cuda/card_memory.h"
 #include "backend/cuda/compiled_code.h"
 #include "backend/cuda/connect.h"
 #include "backend/cuda/error.h"
@@ -22,9 +23,13 @@ namespace {
 
 class DeviceBuffer final : public Buffer {
  public:
-  DeviceBuffer(void* data, int64_t bytes, int device)
-      : data_(data), bytes_(bytes), device_(device) {}
+  // `counter`: of the bytes of all that live.
+  DeviceBuffer(void* data, int64_t bytes, int device, std::shared_ptr<std::atomic<int64_t>> counter)
+      : data_(data), bytes_(bytes), device_(device), counter_(std::move(counter)) {
+    *counter_ += bytes_;
+  }
   ~DeviceBuffer() override {
+    *counter_ -= bytes_;
     try {
       const OnDevice here(device_);
       const RelaxedCapture relaxed;  // of whichever thread
@@ -43,6 +48,7 @@ class DeviceBuffer final : public Buffer {
   void* data_;
   int64_t bytes_;
   int device_;
+  std::shared_ptr<std::atomic<int64_t>> counter_;
 };
 
 // Work recorded once as a CUDA graph and launched as one.
@@ -123,8 +129,13 @@ CudaDevice::CudaDevice(int index)
     : index_(index),
       staging_(std::make_unique<LazyStaging>()),
       compiler_(std::make_unique<Compiler>(index)) {
+  const std::string bus_id = bus_id_of(index);
+  const auto before = taken_of_card(bus_id);
   const OnDevice here(index);
   const RelaxedCapture relaxed;
+  free_at_first_ = free_memory();  // makes the context
+  const auto after = taken_of_card(bus_id);
+  if (before && after) context_bytes_ = std::max<int64_t>(*after - *before, 0);
   cudaDeviceProp properties = {};
   check(cudaGetDeviceProperties(&properties, index), "asking for the device's name");
   constexpr double kilohertz = 1e3, bits_per_byte = 8, transfers_per_clock = 2;
@@ -221,6 +232,19 @@ int64_t CudaDevice::free_memory() const {
   return static_cast<int64_t>(free);
 }
 
+// What other processes take meanwhile looks like ours.
+DriverMemory CudaDevice::driver_memory() const {
+  if (index_ < 0) return {};
+  const int64_t since = free_at_first_ - free_memory() - *allocated_;
+  return {.first = context_bytes_, .now = context_bytes_ + std::max<int64_t>(since, 0)};
+}
+
+// As cudaMalloc does: small ones share pages, others have pages of their own.
+int64_t CudaDevice::rounded(int64_t bytes) const {
+  constexpr int64_t page = int64_t{2} << 20, small = page / 2;
+  return bytes <= small ? bytes : (bytes + page - 1) / page * page;
+}
+
 std::shared_ptr<Buffer> CudaDevice::allocate(int64_t bytes) {
   require_here();
   constexpr int64_t smallest = 16;
@@ -233,7 +257,7 @@ std::shared_ptr<Buffer> CudaDevice::allocate(int64_t bytes) {
                           megabytes(free_memory()), " MB free)"));
   }
   check(status, "allocating memory");
-  auto buffer = std::make_shared<DeviceBuffer>(data, size, index_);
+  auto buffer = std::make_shared<DeviceBuffer>(data, size, index_, allocated_);
   check(cudaMemsetAsync(data, 0, static_cast<size_t>(size), stream()), "clearing memory");
   return buffer;
 }

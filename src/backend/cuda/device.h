@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -43,6 +44,8 @@ class CudaDevice final : public Device {
   double flops_per_pass() const override { return 60; }
   bool hoists_row_scalars() const override { return true; }
   int64_t free_memory() const override;
+  DriverMemory driver_memory() const override;
+  int64_t rounded(int64_t bytes) const override;
   std::shared_ptr<Buffer> allocate(int64_t bytes) override;
   void copy(const Tensor& from, const Tensor& to) override;
   void fill(const Tensor& to, const ReadBytes& read) override;
@@ -81,6 +84,8 @@ class CudaDevice final : public Device {
   void require_here() const;  // throws Error for a chip that is only described
 
   Chip chip_;
+  int64_t context_bytes_ = 0, free_at_first_ = 0;
+  std::shared_ptr<std::atomic<int64_t>> allocated_ = std::make_shared<std::atomic<int64_t>>(0);
   int index_ = -1;  // among the devices here; -1: it is only described
   cudaStream_t stream_ = nullptr;
   std::array<cudaStream_t, side_streams> side_streams_ = {};

@@ -61,7 +61,8 @@ struct Options {
     f("options", options, "a JSON file that keeps what clients set as options");
     f("styles", styles,
       "a file of parts of prompts as A1111's styles.csv: name,prompt,negative_prompt");
-    f("memory", memory, "of the device, to keep within: 5GB, 800MiB; auto: what is free");
+    f("memory", memory,
+      "of the device, with the driver's, to keep within: 5GB, 800MiB; auto: what is free");
     f("max_batch", max_batch,
       "waiting jobs that differ in prompt, seed and the like alone are made together, up to so "
       "many "
