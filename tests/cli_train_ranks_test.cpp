@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "support/mpirun.h"
 #include "support/toy_run.h"
@@ -68,6 +69,24 @@ TEST_F(cli_train_ranks, adapter__is_trained_as_by_one_whatever_is_split) {
     expect_same_run(str(lora, "--batch 4 --flip --caption-dropout 0.3 --shard ", shard), 3);
   expect_same_run("--adapter dora --frozen-weights q8 --rank 4 --lr 0.01 --batch 4 --shard weights",
                   3);
+}
+
+TEST_F(cli_train_ranks, seed_that_is_drawn__is_one_of_all_ranks_and_told_once) {
+  std::string words = train("drawn", str(lora, "--batch 2 --save-dtype f32 --steps 2"));
+  words.replace(words.find("--seed 5"), 8, "--seed -1");
+  const Output drawn = run(2, words);
+  ASSERT_EQ(drawn.code, 0) << drawn.text;
+  const std::string told = "seed: ";
+  const size_t at = drawn.text.find(told);
+  ASSERT_NE(at, std::string::npos) << drawn.text;
+  EXPECT_EQ(drawn.text.find(told, at + 1), std::string::npos) << drawn.text;
+  std::istringstream in(drawn.text.substr(at + told.size()));
+  std::string seed;
+  in >> seed;
+  words = train("again", str(lora, "--batch 2 --save-dtype f32 --steps 2"));
+  words.replace(words.find("--seed 5"), 8, "--seed " + seed);
+  ASSERT_EQ(run(2, words).code, 0);
+  expect_same_tensors(model("drawn", 2), model("again", 2));
 }
 
 TEST_F(cli_train_ranks, networks_and_text_encoders__are_trained_as_by_one) {

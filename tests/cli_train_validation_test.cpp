@@ -12,8 +12,8 @@ namespace {
 
 class cli_train_validation : public TrainProgram {
  protected:
-  static constexpr const char* lora =
-      "--adapter lora --rank 4 --alpha 4 --lr 0.01 --batch 2 --validation-every 2 ";
+  static constexpr const char* lora = "--adapter lora --rank 4 --alpha 4 --lr 0.01 --batch 2 ";
+  static constexpr const char* every = "--validation-every 2 ";
   // By step.
   std::map<int64_t, double> losses(const std::string& out) const {
     std::map<int64_t, double> all;
@@ -35,7 +35,7 @@ class cli_train_validation : public TrainProgram {
 
 TEST_F(cli_train_validation, pictures_that_are_held_out__are_measured_and_not_trained_on) {
   // spread() takes the first of three
-  const Output held = run_program(train("held", str(lora, "--steps 4 --validation 1")));
+  const Output held = run_program(train("held", str(lora, every, "--steps 4 --validation 1")));
   ASSERT_EQ(held.code, 0) << held.text;
   EXPECT_NE(held.text.find("validation: 1 of 3 pictures are held out"), std::string::npos)
       << held.text;
@@ -43,7 +43,7 @@ TEST_F(cli_train_validation, pictures_that_are_held_out__are_measured_and_not_tr
   // the same pictures in folders of their own: the same training, and the same measurements
   const Output apart =
       run_program(train_from(whole(), part("two", {1, 2}), "apart",
-                             str(lora, "--steps 4 --validation ", part("one", {0}))));
+                             str(lora, every, "--steps 4 --validation ", part("one", {0}))));
   ASSERT_EQ(apart.code, 0) << apart.text;
   const Output alone =
       run_program(train_from(whole(), part("two", {1, 2}), "alone", str(lora, "--steps 4")));
@@ -58,7 +58,7 @@ TEST_F(cli_train_validation, pictures_that_are_held_out__are_measured_and_not_tr
 TEST_F(cli_train_validation, run_that_is_stopped_and_goes_on__measures_the_same_bits) {
   // captions that are shuffled and dropped, and pictures that are mirrored, while it trains only
   const std::string flags =
-      str(lora, "--validation 2 --flip --shuffle-tags --caption-dropout 0.5 ");
+      str(lora, every, "--validation 2 --flip --shuffle-tags --caption-dropout 0.5 ");
   ASSERT_EQ(run_program(train("once", flags + "--steps 6")).code, 0);
   ASSERT_EQ(run_program(train("twice", flags + "--steps 3")).code, 0);
   const Output on = run_program(str("train --resume --steps 6 --out ", folder_ / "twice"));
@@ -121,6 +121,43 @@ TEST_F(cli_train_validation, mistakes__are_one_error_and_leave_nothing) {
                                std::filesystem::copy_options::overwrite_existing);
   EXPECT_NE(line("1").find("all 3 have the bytes of one that is held out"), std::string::npos)
       << line("1");
+}
+
+TEST_F(cli_train_validation, folder_that_was_moved__goes_on_if_its_pictures_are_the_same) {
+  const std::string before = part("before", {0}), two = part("two", {1, 2});
+  ASSERT_EQ(run_program(train_from(whole(), two, "run",
+                                   str(lora, every, "--steps 2 --validation ", before)))
+                .code,
+            0);
+  const std::string moved = folder_ / "moved";
+  std::filesystem::rename(before, moved);
+  const std::string resume = str("train --resume --steps 4 --out ", folder_ / "run", " ");
+  EXPECT_NE(error_line(resume).find(before), std::string::npos);
+  const std::string other = part("other", {0});
+  put_file(other + "/0.txt", "a hare");
+  EXPECT_NE(error_line(str(resume, "--validation ", other))
+                .find("resume: validation (pictures or captions) is not the one that the run began "
+                      "with  " +
+                      other),
+            std::string::npos);
+  const Output on = run_program(str(resume, "--validation ", moved));
+  ASSERT_EQ(on.code, 0) << on.text;
+  EXPECT_EQ(losses("run").size(), 4U);  // steps 1, 2, 3 and 4
+  // from then on that is its name
+  ASSERT_EQ(run_program(str("train --resume --steps 5 --out ", folder_ / "run")).code, 0);
+}
+
+TEST_F(cli_train_validation, what_has_no_effect__is_told) {
+  EXPECT_NE(error_line(train("run", str(lora, "--steps 1 --validation-every 2")))
+                .find("train: --validation-every has no effect without --validation"),
+            std::string::npos);
+  const Output run = run_program(train("few", str(lora, "--steps 1 --validation auto")));
+  ASSERT_EQ(run.code, 0) << run.text;
+  EXPECT_NE(run.text.find("validation: none, as auto holds out images of 100 and more, and there "
+                          "are 3; --validation 10% holds out a tenth"),
+            std::string::npos)
+      << run.text;
+  EXPECT_TRUE(losses("few").empty());
 }
 
 }  // namespace

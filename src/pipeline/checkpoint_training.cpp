@@ -29,9 +29,11 @@ void check_prediction(const FinetuneRequest& r, const PartFiles& files) {
   }
 }
 
-std::string hash_of(const train::Captioned& data, bool captions) {
+// Of those that are held out, or of all.
+std::string hash_of(const train::Captioned& data, bool captions, bool held_out = false) {
   uint64_t h = 0;
   for (const train::CaptionedPicture& p : data.pictures) {
+    if (held_out && !p.held_out) continue;
     h = splitmix64(h ^ p.hash);
     if (captions)
       for (const std::string& caption : p.captions) h = splitmix64(h ^ fnv1a(caption));
@@ -202,6 +204,9 @@ TrainPictures read_train_pictures(FinetuneRequest& r, const std::string& cache) 
   if (!f.prior.empty()) add_prior(out.data, read(f.prior, "prior.jsonl"), r);
   for (const std::string& w : out.data.warnings) r.say(w);
   if (!held_out.empty()) r.say(held_out);
+  if (names_pictures(c.validation))
+    keep(f.base_validation, hash_of(out.data, captions, true),
+         captions ? "validation (pictures or captions)" : "validation (pictures)", c.validation);
   keep(f.base_data, hash_of(out.data, captions),
        captions ? "the data (pictures, captions or repeats)" : "the data (pictures or repeats)",
        c.data);

@@ -25,9 +25,10 @@ struct FinetuneRequest {
   train::TrainConfig train;
   FinetuneConfig config;
   std::vector<std::pair<std::string, std::string>> diffusion;  // fields instead of the checkpoint's
-  // Of a run of several ranks: how it is split. Threads of this process that decode; 0: all that it
-  // may use.
+  // Of a run of several ranks: how it is split, and how many of them share the memory of this host.
+  // Threads of this process that decode; 0: all that it may use.
   train::Split split = {};
+  int64_t ranks_here = 1;
   int64_t threads = 0;
   std::function<void(std::string_view)> say;
   std::function<void()> between = [] {};  // called often while data is prepared; may throw

@@ -38,9 +38,9 @@ void check_conditions(const LoadedModel& m, const std::string& file) {
 }
 
 // Bytes of latents and text states that stay in memory: as many MiB as are asked for, but at most
-// half of what training leaves of the machine's memory, of which each rank has its share.
-int64_t cache_memory(const nn::Weights& weights, const train::TrainConfig& c, int64_t ranks) {
-  const int64_t left = free_host_memory() / ranks -
+// half of what training leaves of the machine's memory, of which each rank on it has its share.
+int64_t cache_memory(const nn::Weights& weights, const train::TrainConfig& c, int64_t ranks_here) {
+  const int64_t left = free_host_memory() / ranks_here -
                        train::training_bytes(weights, train::find_optimizer(c.optimizer));
   return std::clamp<int64_t>(left / 2 >> 20, 0, c.cache) << 20;
 }
@@ -69,7 +69,7 @@ Finetune::Finetune(FinetuneRequest request, const Context& context)
   texts_ = of_training(
       [&] { return std::make_unique<TrainTexts>(parts_, context, cache_, form, vectors); });
   read_weights();
-  cache_.set_memory(cache_memory(weights_, c_, request_.split.ranks));
+  cache_.set_memory(cache_memory(weights_, c_, request_.ranks_here));
   keep(f_.base_encoders, str(fnv1a(latents_->settings()), ' ', fnv1a(texts_->settings())),
        "the autoencoder or a text encoder", c_.model);
   pictures_ = read_train_pictures(request_, cache_.folder());

@@ -31,7 +31,7 @@ struct FinetuneConfig {
   double prior_weight = 1;
   std::string control_images, control_model;
   // Hashes of what the run began with; no flags.
-  std::string base, base_encoders, base_data, base_controls;
+  std::string base, base_encoders, base_data, base_validation, base_controls;
 
   void fields(auto&& f) {
     f("train", train,
@@ -83,6 +83,7 @@ struct FinetuneConfig {
     f("base", base, "hash of the weights that the run began with");
     f("base_encoders", base_encoders, "of the autoencoder and the text encoders, and their use");
     f("base_data", base_data, "of the pictures and captions");
+    f("base_validation", base_validation, "of the pictures of a --validation that names them");
     f("base_controls", base_controls, "of the control images");
   }
   void adapter_fields(auto&& f) {

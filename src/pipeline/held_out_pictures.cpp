@@ -26,7 +26,7 @@ std::string add_others(train::Captioned& data, train::Captioned others, const st
 std::string mark(train::Captioned& data, const std::string& setting) {
   const auto all = std::ssize(data.pictures);
   const int64_t count = train::held_out_count(setting, all, 0);
-  if (count == 0) return "";
+  if (count == 0) return setting == "auto" ? train::too_few_to_hold_out(all) : "";
   std::set<uint64_t> held;
   for (const int64_t i : train::spread(all, count))
     held.insert(data.pictures[static_cast<size_t>(i)].hash);

@@ -20,8 +20,8 @@ void check_apart(const train::Captioned& data, bool held_out, const train::Capti
 // TrainConfig::validation for pictures with captions: off, auto, a number or a share of `data`, as
 // train::held_out_count() has them, or what is read as --data is, by `open`. Marks pictures of
 // `data`, or adds those that are read, marked, behind them. Of pictures with the same bytes all are
-// marked. A line for people; "": nothing is held out. Throws Error, also where a picture that was
-// read is trained on, too.
+// marked. A line for people; "": nothing was to be held out. Throws Error, also where a picture
+// that was read is trained on, too.
 std::string hold_out(train::Captioned& data, const std::string& validation,
                      const std::function<train::Captioned(const std::string&)>& open);
 

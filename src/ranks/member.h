@@ -1,9 +1,11 @@
 // Who a rank is, and how far it is.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <ostream>
+#include <span>
 #include <string>
 
 namespace ebb::ranks {
@@ -13,6 +15,12 @@ struct Member {
   std::string host;
   int64_t pid = 0;
 };
+
+// How many of them are on the host of this one.
+inline int64_t ranks_beside(std::span<const Member> all, int64_t rank) {
+  const std::string& host = all[static_cast<size_t>(rank)].host;
+  return std::ranges::count(all, host, &Member::host);
+}
 
 // "rank 3 (host gpu07, pid 4711)"
 inline std::ostream& operator<<(std::ostream& out, const Member& m) {

@@ -43,6 +43,8 @@ const Member& TcpGroup::member(int64_t rank) const {
   return members_.at(static_cast<size_t>(rank));
 }
 
+int64_t TcpGroup::ranks_here() const { return ranks_beside(members_, launch_.rank); }
+
 void TcpGroup::report(int64_t step, Phase phase) {
   if (control_) control_->report(step, phase);
 }

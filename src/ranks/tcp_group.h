@@ -36,6 +36,7 @@ class TcpGroup final : public RankGroup {
   // Throws Error also for a text above 4 MB.
   std::vector<std::string> gather(std::string_view own) override;
   const Member& member(int64_t rank) const;
+  int64_t ranks_here() const;  // on this host, with this one
 
   // What this rank's main thread begins now. Costs less than a microsecond.
   void report(int64_t step, Phase phase);

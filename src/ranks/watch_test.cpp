@@ -29,6 +29,13 @@ class WatchTest : public ::testing::Test {
   Watch watch_{members(), Limits{}};
 };
 
+TEST(member, ranks_of_a_host__are_counted) {
+  const Member all[] = {{0, "gpu07", 1}, {1, "gpu07", 2}, {2, "gpu08", 3}};
+  EXPECT_EQ(ranks_beside(all, 0), 2);
+  EXPECT_EQ(ranks_beside(all, 1), 2);
+  EXPECT_EQ(ranks_beside(all, 2), 1);
+}
+
 TEST_F(WatchTest, steps__no_verdict) {
   for (int t = 0; t < 1000; ++t) {
     all_at(t, t % 2 == 0 ? Phase::batch : Phase::step, t);

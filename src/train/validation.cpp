@@ -73,6 +73,11 @@ int64_t held_out_count(const std::string& setting, int64_t images, int64_t test_
   return n;
 }
 
+std::string too_few_to_hold_out(int64_t images) {
+  return str("validation: none, as auto holds out images of ", fewest_to_split, " and more, and ",
+             "there are ", images, "; --validation 10% holds out a tenth");
+}
+
 namespace {
 
 HeldOut hold_out_test_images(std::unique_ptr<Dataset> data, const std::string& path,
@@ -103,7 +108,10 @@ HeldOut hold_out(std::unique_ptr<Dataset> data, const std::string& path,
   if (setting != "off" && has_test_split(path))
     return hold_out_test_images(std::move(data), path, options, setting);
   const int64_t all = data->size(), n = held_out_count(setting, all, 0);
-  if (n == 0) return {.training = std::move(data), .validation = {}, .note = {}};
+  if (n == 0)
+    return {.training = std::move(data),
+            .validation = {},
+            .note = setting == "auto" ? too_few_to_hold_out(all) : std::string()};
   const std::vector<int64_t> held = spread(all, n);
   std::vector<int64_t> rest;
   for (int64_t i = 0; i < all; ++i)

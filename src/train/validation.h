@@ -41,6 +41,9 @@ int64_t validation_interval(const TrainConfig& config, int64_t batches);
 // images than there are to spare.
 int64_t held_out_count(const std::string& setting, int64_t images, int64_t test_images);
 
+// A line for people on why `auto` holds out none of so few.
+std::string too_few_to_hold_out(int64_t images);
+
 // A data set in two. Held-out images are spread evenly over the set, as `limit` spreads them; the
 // others keep their order.
 struct HeldOut {

@@ -72,6 +72,13 @@ std::shared_ptr<ranks::TcpGroup> join_group() {
   return launch ? ranks::connect(*launch) : nullptr;
 }
 
+void share_seed(DrawableSeed& seed, ranks::TcpGroup* group) {
+  if (!is_quiet()) say_drawn(seed);
+  if (!group) return;
+  const std::string of_first = group->gather(seed.text())[0];
+  if (seed.drawn()) seed.parse(of_first);
+}
+
 int64_t own_threads(int64_t asked, ranks::TcpGroup* group) {
   if (!group) return asked;
   const int64_t share = share_of_cores(*group);

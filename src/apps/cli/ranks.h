@@ -25,6 +25,9 @@ std::optional<int> start_copies(const std::string& gpus, const std::string& devi
 // The group that this process was started as one rank of; null: it computes alone. Throws Error.
 std::shared_ptr<ranks::TcpGroup> join_group();
 
+// Of all ranks: where each drew a seed of its own, that of rank 0, which tells it. All call it.
+void share_seed(DrawableSeed& seed, ranks::TcpGroup* group);
+
 // Threads of this process: `asked`, or where that is 0 its share of the cores that several ranks of
 // a host may use. 0 of one that computes alone. All ranks call it.
 int64_t own_threads(int64_t asked, ranks::TcpGroup* group);

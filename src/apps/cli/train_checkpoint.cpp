@@ -17,6 +17,7 @@
 #include "diffusion/solver/run.h"
 #include "pipeline/checkpoint_training.h"
 #include "pipeline/finetune_metadata.h"
+#include "pipeline/held_out_pictures.h"
 #include "train/run_folder.h"
 #include "train/stop.h"
 
@@ -126,8 +127,12 @@ void check_kept(Options& o) {
   };
   compare(finetune_fields(o.before), finetune_fields(o.request.config),
           [](const std::string& name) { return !is_in(changeable, name); });
-  compare(fields_of(o.trained_before), fields_of(o.request.train),
-          [](const std::string& name) { return is_in(kept_of_training, name); });
+  // of pictures with another name a hash tells whether they are the same
+  const bool named =
+      names_pictures(o.trained_before.validation) && names_pictures(o.request.train.validation);
+  compare(fields_of(o.trained_before), fields_of(o.request.train), [&](const std::string& name) {
+    return is_in(kept_of_training, name) && !(named && name == "validation");
+  });
   const std::string was = fixed_options(o.trained_before), is = fixed_options(o.request.train);
   require(was == is, "resume: the run's ", was, " of the optimiser stays (", is, ")");
   require(o.diffusion.empty(), "resume: the run's diffusion stays (",
@@ -182,11 +187,21 @@ void check_samples(const train::TrainConfig& c, const FinetuneConfig& f) {
           "train: --sample-prompts has no effect without --sample-every");
 }
 
+void check_validation(const Options& o) {
+  const train::TrainConfig& c = o.request.train;
+  // runs of older versions may have it
+  const int64_t before = o.resumes ? o.trained_before.validation_every : 0;
+  require(c.validation != "off" || c.validation_every == before,
+          "train: --validation-every has no effect without --validation");
+}
+
 int run_rank(Options& o) {
   FinetuneRequest& r = o.request;
+  share_seed(r.train.seed, o.ranks.get());
   check(r.train, o.ranks ? o.ranks->ranks() : 1);
   r.threads = own_threads(r.train.threads, o.ranks.get());
   r.split = train::split_of(r.train, o.ranks.get());
+  if (o.ranks) r.ranks_here = o.ranks->ranks_here();
   const Context context = open_device(
       {.device = r.train.device, .tune = r.train.tune, .threads = r.threads}, o.ranks.get());
   int signal = 0;
@@ -207,6 +222,7 @@ int run(Options& o) {
           "train: ", o.diffusion.empty() ? "" : flag_of(o.diffusion.front().first),
           " is of denoisers, and has no effect on an autoencoder");
   check_samples(c, o.request.config);
+  check_validation(o);
   if (!is_quiet()) train::check_run_folder(c.out, c.resume, c.overwrite);
   if (const auto code = start_copies(c.gpus, c.device)) return *code;
   o.ranks = join_group();
@@ -257,7 +273,6 @@ std::function<int()> bind_checkpoint_training(CLI::App& app,
   return [o] {
     resolve(o->request.train);
     resolve(o->request.config);
-    say_drawn(o->request.train.seed);
     for (const auto& d : o->diffusion) o->request.diffusion.push_back(d);
     return run(*o);
   };

@@ -404,6 +404,7 @@ void check_size(Options o) {
 }
 
 int run_rank(Options& o) {
+  share_seed(o.train.seed, o.ranks.get());
   const bool tells_json = o.json && !is_quiet();
   const auto open = [&] {
     const train::EndOnSignal opening(is_quiet() ? "" : "train: interrupted; nothing was written",
@@ -475,7 +476,6 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
     require(!o->config.empty() || std::ranges::count(given_fields(app), "config") == 0,
             "train: --config must name a file (got '')");
     resolve(o->train);
-    say_drawn(o->train.seed);
     resolve_diffusion(*o, given_fields(app));
     return run(*o);
   };
