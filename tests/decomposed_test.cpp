@@ -6,6 +6,7 @@
 #include <set>
 
 #include "nn/ops.h"
+#include "passes/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/hashed_weights.h"
 
@@ -58,6 +59,40 @@ TEST(decomposed, lengths_of_changed_rows__are_those_of_the_sum) {
         EXPECT_NEAR(got.span<float>()[static_cast<size_t>(o)], want, 1e-5 * want) << o;
       }
     }
+}
+
+// Rows of which a change leaves a hundredth, where products in bf16 may say less than nothing: what
+// is scaled by them is about as long as its magnitude at most.
+TEST(decomposed, rows_that_a_change_takes_away__are_not_scaled_to_infinity) {
+  constexpr int64_t out = 64, in = 256, gone = 12;
+  constexpr float left = 0.01F;
+  const Tensor weight = hashed("w", {out, in}, 0.5);
+  Tensor a(DType::f32, {out, gone}), b(DType::f32, {gone, in});
+  for (int64_t r = 0; r < gone; ++r) {
+    a.span<float>()[static_cast<size_t>(r * gone + r)] = left - 1;
+    for (int64_t i = 0; i < in; ++i)
+      b.span<float>()[static_cast<size_t>(r * in + i)] =
+          weight.span<float>()[static_cast<size_t>(r * in + i)];
+  }
+  const Tensor before = row_lengths(weight);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    Graph g;
+    const Value rows = ops::reshape(state(g, "before", {out}), {out, 1});
+    const Value change = ops::matmul(state(g, "a", {out, gone}), state(g, "b", {gone, in}));
+    g.output("scale",
+             magnitude_scale(rows, changed_lengths(state(g, "w", {out, in}), change, rows)));
+    Plan plan(mixed_precision(g, dtype), open_context("cpu", {.threads = 1}));
+    for (const auto& [name, t] : {std::pair{"w", weight}, {"a", a}, {"b", b}, {"before", before}})
+      plan.bind(name, t);
+    const Tensor scale = plan.run({}).at("scale");
+    for (int64_t o = 0; o < out; ++o) {
+      const float s = scale.span<float>()[static_cast<size_t>(o)];
+      // of the magnitude |W|, V is left |W|
+      EXPECT_LT(s * (o < gone ? left : 1), 1.05F) << o;
+      EXPECT_GT(s, 0.95F) << o;
+    }
+  }
 }
 
 TEST(decomposed, lengths_of_a_low_rank_change__write_nothing_of_the_weights_size) {

@@ -8,7 +8,6 @@
 #include "adapters/decomposed.h"
 #include "base/error.h"
 #include "nn/ops.h"
-#include "ops/sqrt/op.h"
 #include "train/model_weights.h"
 
 namespace ebb::adapters {
@@ -93,9 +92,7 @@ Value shaped(Value v, const WeightSize& w) { return ops::reshape(v, {w.out, w.in
 // The weight with the lengths of its rows, or of its columns, as the file has them:
 // V * magnitude / |V|.
 Value decomposed(Value v, Value magnitude, bool rows) {
-  const Value length =
-      ops::sqrt(ops::sum_of({v}, rows ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{0, 2},
-                            [](auto x) { return x[0] * x[0]; }));
+  const Value length = lengths(v, rows ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{0, 2});
   return v * magnitude_scale(ops::reshape(magnitude, length.shape()), length);
 }
 

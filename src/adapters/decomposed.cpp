@@ -11,17 +11,10 @@
 namespace ebb::adapters {
 namespace {
 
-// <2 W + d, d> of each row, [out,1,...].
-Value growth(Value weight, Value change) {
-  Graph& g = *change.graph;
-  const Shape& shape = change.shape();
-  const auto factors = low_rank_product(g, change.id, shape);
-  if (!factors) {
-    std::vector<int64_t> rest(static_cast<size_t>(shape.rank() - 1));
-    std::iota(rest.begin(), rest.end(), 1);
-    return ops::sum_of({weight, change}, rest, [](auto x) { return x[1] * (2.0 * x[0] + x[1]); });
-  }
-  const Value outer = g.value(factors->outer), inner = g.value(factors->inner);
+// <2 W + d, d> of each row, [out,1], for d = outer inner.
+Value growth(Value weight, const LowRankProduct& change) {
+  Graph& g = *weight.graph;
+  const Value outer = g.value(change.outer), inner = g.value(change.inner);
   const Value by_weight = ops::linear(weight, inner);  // <W, outer inner> = <W inner^T, outer>
   const Value by_change = ops::matmul(outer, ops::linear(inner, inner));
   return ops::sum_of({outer, by_weight, by_change}, {1},
@@ -51,10 +44,22 @@ Value magnitude_scale(Value magnitude, Value length) {
   return ops::map({magnitude, length}, [](auto x) { return x[0] / (x[1] + 0x1p-23); });
 }
 
+Value lengths(Value v, const std::vector<int64_t>& over) {
+  return ops::sqrt(ops::sum_of({v}, over, [](auto x) { return x[0] * x[0]; }));
+}
+
 Value changed_lengths(Value weight, Value change, Value before) {
-  // rounding may bring the square below 0 where a change takes a row away
-  return ops::map({before, growth(weight, change)},
-                  [](auto x) { return sqrt(max(x[0] * x[0] + x[1], 0.0)); });
+  const auto factors = low_rank_product(*change.graph, change.id, change.shape());
+  if (!factors) {
+    std::vector<int64_t> rest(static_cast<size_t>(change.shape().rank() - 1));
+    std::iota(rest.begin(), rest.end(), 1);
+    return lengths(weight + change, rest);
+  }
+  constexpr double least = 0x1p-10;  // of the squares
+  return ops::map({before, growth(weight, *factors)}, [](auto x) {
+    const auto square = x[0] * x[0];
+    return sqrt(max(square + x[1], least * square));
+  });
 }
 
 Tensor row_lengths(const Tensor& weight) {

@@ -20,10 +20,15 @@ Shape magnitude_shape(const Shape& weight, FileNames names);
 // LyCORIS's addend 2^-23, so that rows of zeros stay.
 Value magnitude_scale(Value magnitude, Value length);
 
-// |W + change| of each row, f32 [out,1,...], of weights [out,...]; before: |W|, of that shape. As
+// The root of the sum of squares over these dimensions, which stay as 1.
+Value lengths(Value v, const std::vector<int64_t>& over);
+// |W + change| of each row, f32 [out,1,...], of weights [out,...]; before: |W|, of that shape. Of a
+// change of low rank (passes/distribute_products.h) as
 //   sqrt(|W|^2 + 2 <W, d> + <d, d>),
-// which of a change of low rank (passes/distribute_products.h) takes thin products alone: nothing
-// of the weight's size is written, and W may be in 16 bits.
+// which takes thin products alone: nothing of the weight's size is written, and W may be in 16
+// bits. It is a difference where a change takes a row away, and products in bf16 may make it
+// anything near 0: so it is |W| / 32 at least, about what their rounding comes to, and a row is
+// never scaled by more than 32 of its magnitude over |W|.
 Value changed_lengths(Value weight, Value change, Value before);
 // |W| of each row, f32 [out], summed in f64.
 Tensor row_lengths(const Tensor& weight);
