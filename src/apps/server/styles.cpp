@@ -118,12 +118,20 @@ const Style* find_style(std::span<const Style> all, std::string_view name) {
   return at == all.end() ? nullptr : &*at;
 }
 
-std::string with_style(const std::string& text, const std::string& style) {
+std::string with_style(const std::string& text, const std::string& style, size_t most) {
   constexpr std::string_view place = "{prompt}";
-  if (style.find(place) == style.npos) {
-    const std::string_view a = trimmed(text), b = trimmed(style);
-    return str(a, a.empty() || b.empty() ? "" : ", ", b);
+  const auto check = [&](size_t bytes) {
+    require(bytes <= most, "with it the text would have ", bytes, " bytes, more than ", most);
+  };
+  size_t places = 0;
+  for (size_t at = 0; (at = style.find(place, at)) != style.npos; at += place.size()) ++places;
+  if (places == 0) {
+    const std::string_view a = trimmed(text), b = trimmed(style),
+                           between = a.empty() || b.empty() ? "" : ", ";
+    check(a.size() + between.size() + b.size());
+    return str(a, between, b);
   }
+  check(style.size() - places * place.size() + places * text.size());
   std::string out;
   size_t from = 0;
   for (size_t at = 0; (at = style.find(place, from)) != style.npos; from = at + place.size())

@@ -21,6 +21,7 @@ std::vector<Style> read_styles(const std::string& file);
 const Style* find_style(std::span<const Style> all, std::string_view name);
 
 // The text with a style's: in place of its {prompt}, or else behind the text, with ", " between.
-std::string with_style(const std::string& text, const std::string& style);
+// Throws Error for one of more than `most` bytes, before it is made.
+std::string with_style(const std::string& text, const std::string& style, size_t most);
 
 }  // namespace ebb::server

@@ -34,10 +34,11 @@ class StylesServer : public ::testing::Test {
     return json::parse(a.json().value("info", ""), nullptr, false);
   }
   Folder folder_;
-  TestServer server_{
-      folder_.path(), 1, [](auto& o) {
-        o.styles = {{"oil", "oil painting of {prompt}, thick", "photo"}, {"calm", "calm", ""}};
-      }};
+  TestServer server_{folder_.path(), 1, [](auto& o) {
+                       o.styles = {{"oil", "oil painting of {prompt}, thick", "photo"},
+                                   {"calm", "calm", ""},
+                                   {"twice", "{prompt}{prompt}", ""}};
+                     }};
 };
 
 }  // namespace
@@ -72,11 +73,18 @@ TEST(styles, broken_files__are_told_with_the_line) {
 }
 
 TEST(styles, text__goes_to_the_place_or_before_the_style) {
-  EXPECT_EQ(server::with_style("a fox", "oil of {prompt}, {prompt}"), "oil of a fox, a fox");
-  EXPECT_EQ(server::with_style("a {prompt}", "oil of {prompt}"), "oil of a {prompt}");
-  EXPECT_EQ(server::with_style(" a fox ", " calm "), "a fox, calm");
-  EXPECT_EQ(server::with_style("", "calm"), "calm");
-  EXPECT_EQ(server::with_style("a fox", ""), "a fox");
+  EXPECT_EQ(server::with_style("a fox", "oil of {prompt}, {prompt}", 100), "oil of a fox, a fox");
+  EXPECT_EQ(server::with_style("a {prompt}", "oil of {prompt}", 100), "oil of a {prompt}");
+  EXPECT_EQ(server::with_style(" a fox ", " calm ", 100), "a fox, calm");
+  EXPECT_EQ(server::with_style("", "calm", 100), "calm");
+  EXPECT_EQ(server::with_style("a fox", "", 100), "a fox");
+}
+
+TEST(styles, text_that_would_be_too_long__is_not_made) {
+  EXPECT_EQ(server::with_style("abc", "{prompt} {prompt}", 7), "abc abc");
+  EXPECT_THROW(server::with_style("abc", "{prompt} {prompt}", 6), Error);
+  EXPECT_EQ(server::with_style("abc", "d", 6), "abc, d");
+  EXPECT_THROW(server::with_style("abc", "d", 5), Error);
 }
 
 TEST_F(StylesServer, styles_of_a_request__change_both_prompts_in_their_order) {
@@ -87,7 +95,7 @@ TEST_F(StylesServer, styles_of_a_request__change_both_prompts_in_their_order) {
   EXPECT_EQ(info(json::array())["prompt"], "a fox");
   EXPECT_EQ(info(nullptr)["styles"], json::array());
   const json list = server_.get("/sdapi/v1/prompt-styles").json();
-  ASSERT_EQ(list.size(), 2u);
+  ASSERT_EQ(list.size(), 3u);
   EXPECT_EQ(list[0]["name"], "oil");
   EXPECT_EQ(list[0]["negative_prompt"], "photo");
 }
@@ -103,6 +111,26 @@ TEST_F(StylesServer, style_that_there_is_not__422_and_the_nearest_name) {
   EXPECT_EQ(answer({5}).status, 422);
   EXPECT_EQ(answer({std::string(100000, 'x')}).status, 422);
   EXPECT_LT(answer({std::string(100000, 'x')}).body.size(), 10000u);
+}
+
+// Each doubles the prompt: 30 of them would take gigabytes.
+TEST_F(StylesServer, styles_that_make_more_and_more_text__are_bounded_and_named) {
+  const auto answer = [&](size_t count) {
+    return server_.post("/sdapi/v1/txt2img",
+                        {{"prompt", std::string(1000, 'x')},
+                         {"size", "8x8"},
+                         {"steps", 1},
+                         {"styles", std::vector<std::string>(count, "twice")}});
+  };
+  const auto long_text = answer(30);
+  EXPECT_EQ(long_text.status, 413) << long_text.body.substr(0, 1000);
+  EXPECT_NE(long_text.body.find("styles: 'twice': with it the text would have"), std::string::npos)
+      << long_text.body.substr(0, 1000);
+  EXPECT_NE(long_text.body.find("more than 65536"), std::string::npos);
+  const auto many = server_.post(
+      "/sdapi/v1/txt2img", {{"prompt", "x"}, {"styles", std::vector<std::string>(65, "None")}});
+  EXPECT_EQ(many.status, 422);
+  EXPECT_NE(many.body.find("more than 64 entries (got 65)"), std::string::npos) << many.body;
 }
 
 }  // namespace ebb::testing

@@ -43,6 +43,8 @@ std::string without_tags(std::string prompt) {
 void add_styles(Reading& q, std::string& prompt, std::string& negative) {
   const Json* names = q.r.array("styles");
   if (!names) return;
+  if (names->size() > most_entries)
+    fail_field("styles", "has more than ", most_entries, " entries (got ", names->size(), ")");
   for (const Json& one : *names) {
     if (!one.is_string()) fail_field("styles", "must be a list of names");
     const auto& name = one.get_ref<const std::string&>();
@@ -56,8 +58,13 @@ void add_styles(Reading& q, std::string& prompt, std::string& negative) {
       fail_field("styles", "there is no style '", shown, "'", suggestion(shown, known),
                  all.empty() ? ": ebb serve has --styles FILE for them" : "");
     }
-    prompt = with_style(prompt, style->prompt);
-    negative = with_style(negative, style->negative);
+    try {
+      prompt = with_style(prompt, style->prompt, most_text);
+      negative = with_style(negative, style->negative, most_text);
+    } catch (const Error& e) {
+      throw HttpFault(413, "too_large", str("styles: '", printable(name), "': ", e.what()),
+                      "styles");
+    }
   }
 }
 
@@ -318,7 +325,8 @@ void set_task(Reading& q) {
   spec.keeps = q.r.truth("save_images").value_or(false);
   spec.format = format_of(q.options["samples_format"]);
   const Json& quality = q.options["jpeg_quality"];
-  if (quality.is_number()) spec.quality = std::clamp(quality.get<int>(), 1, 100);
+  if (quality.is_number())
+    spec.quality = static_cast<int>(std::clamp(quality.get<double>(), 1.0, 100.0));
   spec.id = q.r.text("force_task_id").value_or("");
   constexpr size_t longest = 128;
   if (spec.id.size() > longest || printable(spec.id) != spec.id ||
