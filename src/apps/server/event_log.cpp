@@ -1,6 +1,8 @@
 #include "apps/server/event_log.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <exception>
 
 namespace ebb::server {
 
@@ -16,18 +18,23 @@ size_t EventLog::subscribers() const {
       std::ranges::count_if(subscribers_, [](const auto& s) { return !s.is_wanted.expired(); }));
 }
 
-void EventLog::add(const std::string& name, Json data, const std::shared_ptr<const Job>& job) {
-  std::string text = json_text(data);
-  const auto event =
-      std::make_shared<const Event>(Event{last_ + 1, name, std::move(data), std::move(text), job});
+void EventLog::add(const std::string& name, const Json& data,
+                   const std::shared_ptr<const Job>& job) {
+  const auto event = std::make_shared<const Event>(Event{last_ + 1, name, json_text(data), job});
   events_.push_back(event);
-  last_ = event->number, bytes_ += event->text.size();
+  last_ = event->number, bytes_ += event->bytes();
   while (events_.size() > most_ || (bytes_ > most_bytes_ && !events_.empty())) {
-    bytes_ -= events_.front()->text.size();
+    bytes_ -= events_.front()->bytes();
     events_.pop_front();
   }
   std::erase_if(subscribers_, [](const auto& s) { return s.is_wanted.expired(); });
-  for (const Subscribed& s : subscribers_) s.call(*event);
+  for (const Subscribed& s : subscribers_) {
+    try {
+      s.call(*event, data);
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "serve: an event was not told: %s\n", e.what());
+    }
+  }
 }
 
 std::optional<Events> EventLog::since(int64_t number) const {

@@ -16,22 +16,23 @@ namespace ebb::server {
 struct Event {
   int64_t number = 0;
   std::string name;
-  Json data;
-  std::string text;                   // of `data`
+  std::string text;                   // of its data, as JSON
   std::weak_ptr<const Job> job = {};  // that it is of
+  size_t bytes() const { return sizeof(Event) + name.size() + text.size(); }
 };
 using Events = std::vector<std::shared_ptr<const Event>>;
 
 class EventLog {
  public:
-  // Keeps the newest ones: so many, and of so many bytes of text together.
+  // Keeps the newest ones: so many, and of so many bytes together.
   EventLog(size_t most, size_t most_bytes) : most_(most), most_bytes_(most_bytes) {}
 
-  using Subscriber = std::function<void(const Event&)>;
-  // Called of each event until nobody holds what is returned.
+  using Subscriber = std::function<void(const Event&, const Json& data)>;
+  // Called of each event until nobody holds what is returned. What one throws stays here: the
+  // others are told all the same.
   [[nodiscard]] std::shared_ptr<const void> subscribe(Subscriber call);
   size_t subscribers() const;
-  void add(const std::string& name, Json data, const std::shared_ptr<const Job>& job = {});
+  void add(const std::string& name, const Json& data, const std::shared_ptr<const Job>& job = {});
   int64_t last() const { return last_; }
   // Those behind `number`; none where one of them is forgotten, or is still to come.
   std::optional<Events> since(int64_t number) const;

@@ -72,19 +72,20 @@ std::vector<std::pair<int64_t, std::string>> events_in(const std::string& text) 
 }  // namespace
 
 TEST(event_log, kept_events__are_bounded_by_number_and_by_bytes) {
-  server::EventLog by_number(3, 1000), by_bytes(100, 60);
+  constexpr size_t one = sizeof(server::Event) + 1 + 20;  // name, and 18 letters as JSON
+  server::EventLog by_number(3, 10000), by_bytes(100, 3 * one);
   for (int i = 1; i <= 5; ++i) {
     by_number.add("x", i);
-    by_bytes.add("x", std::string(18, 'x'));  // 20 bytes of JSON
+    by_bytes.add("x", std::string(18, 'x'));
   }
   EXPECT_EQ(by_number.since(2)->size(), 3u);
   EXPECT_FALSE(by_number.since(1)) << "the second one is forgotten";
   EXPECT_EQ(by_bytes.since(2)->front()->number, 3);
   EXPECT_FALSE(by_bytes.since(1));
-  EXPECT_EQ(by_bytes.bytes(), 60u);
+  EXPECT_EQ(by_bytes.bytes(), 3 * one);
   EXPECT_TRUE(by_bytes.since(5)->empty());
   EXPECT_FALSE(by_bytes.since(6)) << "it is still to come";
-  by_bytes.add("x", std::string(100, 'x'));
+  by_bytes.add("x", std::string(3 * one, 'x'));
   EXPECT_EQ(by_bytes.bytes(), 0u);
   EXPECT_FALSE(by_bytes.since(5)) << "one that is larger than all that is kept";
 }
@@ -92,13 +93,26 @@ TEST(event_log, kept_events__are_bounded_by_number_and_by_bytes) {
 TEST(event_log, subscriber__is_called_until_nobody_wants_it) {
   server::EventLog log(10, 1000);
   int calls = 0;
-  auto wanted = log.subscribe([&](const server::Event&) { ++calls; });
+  auto wanted = log.subscribe([&](const auto&, const auto&) { ++calls; });
   log.add("x", 1);
   EXPECT_EQ(log.subscribers(), 1u);
   wanted = nullptr;
   EXPECT_EQ(log.subscribers(), 0u);
   log.add("x", 1);
   EXPECT_EQ(calls, 1);
+}
+
+TEST(event_log, subscriber_that_throws__is_the_fault_of_none_else) {
+  server::Queue queue({}, "");
+  int told = 0, ended = 0;
+  const auto one = queue.subscribe([](const auto&, const auto&) { throw std::bad_alloc(); });
+  const auto other = queue.subscribe([&](const auto&, const auto&) { ++told; });
+  queue.submit({});
+  const auto job = queue.next();
+  queue.when_finished(job->id, [&](const auto&) { ++ended; });
+  EXPECT_NO_THROW(queue.finish(*job, server::JobStatus::completed));
+  EXPECT_EQ(told, 3) << "queued, started, done";
+  EXPECT_EQ(ended, 1);
 }
 
 TEST(event_streams, what_waits_for_one__is_bounded_and_it_is_told_when_all_is_taken) {

@@ -406,12 +406,12 @@ void Queue::forget_old() {
 void Queue::publish_job(const std::string& name, const State& s) {
   Json data = {{"job", s.job->id}, {"item", job_json(s.view)}};
   if (name == "failed") data["error"] = data["item"]["error"];
-  events_.add(name, std::move(data), s.job);
+  events_.add(name, data, s.job);
 }
 
-void Queue::tell(const std::string& name, Json data) {
+void Queue::tell(const std::string& name, const Json& data) {
   const std::lock_guard lock(mutex_);
-  events_.add(name, std::move(data));
+  events_.add(name, data);
 }
 
 std::shared_ptr<const void> Queue::subscribe(EventLog::Subscriber call, std::vector<JobView>* now) {

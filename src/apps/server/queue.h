@@ -69,7 +69,7 @@ class Queue {
   size_t subscribers() const;
   int64_t last_event() const;
   std::optional<Events> events_since(int64_t number) const;
-  void tell(const std::string& name, Json data);
+  void tell(const std::string& name, const Json& data);
 
   // ---- the worker
   // Has its thread do this before the next job; it may not throw. False: there are jobs, or another

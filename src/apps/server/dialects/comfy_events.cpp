@@ -36,8 +36,8 @@ class Feed : public std::enable_shared_from_this<Feed> {
   void start(const Call& c) {
     std::vector<JobView> now;
     subscription_ = service_.queue().subscribe(
-        [weak = weak_from_this()](const Event& e) {
-          if (const auto self = weak.lock()) self->add(e);
+        [weak = weak_from_this()](const Event& e, const Json& data) {
+          if (const auto self = weak.lock()) self->add(e, data);
         },
         &now);
     first_left_ = std::ranges::count_if(
@@ -50,8 +50,17 @@ class Feed : public std::enable_shared_from_this<Feed> {
   }
 
  private:
-  // Under the queue's lock: asks it for nothing.
-  void add(const Event& e) {
+  // Under the queue's lock: asks it for nothing. Where memory is short a message would be missing.
+  void add(const Event& e, const Json& data) {
+    try {
+      tell(e, data);
+    } catch (const std::exception&) {
+      const std::lock_guard lock(mutex_);
+      fails_ = true;
+      if (!works_) to_->close(fault);
+    }
+  }
+  void tell(const Event& e, const Json& data) {
     if (e.name == "bye") return later([this] { to_->close(); });
     const auto job = e.job.lock();
     if (!job || !comfy::is_prompt(*job)) return;
@@ -61,24 +70,24 @@ class Feed : public std::enable_shared_from_this<Feed> {
       return later([this, job, left = change_] { send_end(*job, left); }, true);
     if (e.name == "queued" || e.name == "started" || is_end(e))
       later([this, left = change_] { send(status(left)); });
-    if (is_own) add_own(e, job);
+    if (is_own) tell_own(e, data, job);
   }
 
-  void add_own(const Event& e, const std::shared_ptr<const Job>& job) {
+  void tell_own(const Event& e, const Json& data, const std::shared_ptr<const Job>& job) {
     if (e.name == "started") {
       later([this, job] {
         send(message("execution_start", {{"prompt_id", job->id}}));
         send(message("execution_cached", {{"nodes", Json::array()}, {"prompt_id", job->id}}));
         send_executing(*job, comfy::sampler_of(*job));
       });
-    } else if (e.name == "step" && e.data.at("step") != 0) {
-      later([this, job, step = e.data.at("step"), steps = e.data.at("steps")] {
+    } else if (e.name == "step" && data.at("step") != 0) {
+      later([this, job, step = data.at("step"), steps = data.at("steps")] {
         send(message("progress", {{"value", step},
                                   {"max", steps},
                                   {"prompt_id", job->id},
                                   {"node", comfy::sampler_of(*job)}}));
       });
-      const auto preview = e.data.at("preview_id").get<int64_t>();
+      const auto preview = data.at("preview_id").get<int64_t>();
       if (preview != std::exchange(preview_, preview) && preview != 0)
         later([this, job] { send_preview(*job); }, true);
     }
@@ -98,6 +107,7 @@ class Feed : public std::enable_shared_from_this<Feed> {
       {
         const std::lock_guard lock(mutex_);
         works_ = !tasks_.empty();
+        if (fails_) to_->close(fault);
         if (!works_) return;
         task = std::move(tasks_.front());
         tasks_.pop_front();
@@ -105,7 +115,7 @@ class Feed : public std::enable_shared_from_this<Feed> {
       try {
         task();
       } catch (const std::exception&) {  // a message would be missing
-        to_->close("the server could not tell what happens");
+        to_->close(fault);
       }
     }
   }
@@ -150,6 +160,8 @@ class Feed : public std::enable_shared_from_this<Feed> {
       to_->send_bytes(preview_bytes(small_jpeg(p->pixels, preview_side)));  // or a later one
   }
 
+  static constexpr const char* fault = "the server could not tell what happens";
+
   Service& service_;
   std::string client_;
   int64_t first_left_ = 0;
@@ -157,6 +169,7 @@ class Feed : public std::enable_shared_from_this<Feed> {
   std::shared_ptr<EventStream> to_;   // before work() begins
   std::mutex mutex_;                  // of what follows, taken behind the queue's lock
   bool works_ = true;                 // somebody is in work(), or will be
+  bool fails_ = false;                // a message is missing
   std::deque<std::function<void()>> tasks_;
   std::shared_ptr<const void> subscription_;
 };

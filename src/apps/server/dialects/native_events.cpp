@@ -36,7 +36,7 @@ class Feed : public std::enable_shared_from_this<Feed> {
 
   // It lives as long as the client reads.
   void start(const Call& c) {
-    subscription_ = service_.queue().subscribe([weak = weak_from_this()](const Event& e) {
+    subscription_ = service_.queue().subscribe([weak = weak_from_this()](const Event& e, auto&) {
       if (const auto self = weak.lock()) self->add(e);
     });
     catch_up();
@@ -44,17 +44,21 @@ class Feed : public std::enable_shared_from_this<Feed> {
   }
 
  private:
-  // Under the queue's lock: asks it for nothing.
+  // Under the queue's lock: asks it for nothing. Where memory is short, what was not sent is behind
+  // the next event.
   void add(const Event& e) {
     const std::lock_guard lock(mutex_);
     newest_ = e.number;
-    if (is_behind_ && e.name != "bye") return;
-    if (e.name != "state") {
+    if (is_behind_ && !fails_ && e.name != "bye") return;
+    const bool missed = std::exchange(fails_, true);
+    if (e.name == "bye" || (e.name != "state" && !missed)) {
       send(e);
-    } else {  // its order changed: catch_up() makes the state of it
-      seen_.reset(), is_behind_ = true;
+    } else {  // catch_up() sends what was missed, or the state where its order changed
+      if (e.name == "state") seen_.reset();
+      is_behind_ = true;
       later();
     }
+    fails_ = false;
   }
 
   // Under the lock. False: no more is to be sent now.
@@ -96,7 +100,7 @@ class Feed : public std::enable_shared_from_this<Feed> {
     Json state = state_json(service_);
     const auto number = state["seq"].get<int64_t>();
     std::string text = json_text(state);
-    return std::make_shared<const Event>(Event{number, "state", {}, std::move(text)});
+    return std::make_shared<const Event>(Event{number, "state", std::move(text)});
   }
   // Whether others have come meanwhile.
   bool take(const Events& missed) {
@@ -115,7 +119,7 @@ class Feed : public std::enable_shared_from_this<Feed> {
   mutable std::mutex mutex_;
   std::optional<int64_t> seen_;  // the last one that was sent; none: the state is to come
   int64_t newest_ = 0;
-  bool is_behind_ = true;
+  bool is_behind_ = true, fails_ = false;
   std::shared_ptr<const void> subscription_;
 };
 
@@ -145,7 +149,8 @@ void state(const Call& c) {
   if (const auto missed = c.service.queue().events_since(*number)) {
     out["events"] = Json::array();
     for (const auto& e : *missed)
-      out["events"].push_back({{"id", e->number}, {"event", e->name}, {"data", e->data}});
+      out["events"].push_back(
+          {{"id", e->number}, {"event", e->name}, {"data", Json::parse(e->text)}});
   }
   c.reply(out);
 }

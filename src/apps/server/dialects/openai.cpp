@@ -184,9 +184,10 @@ class Partials : public std::enable_shared_from_this<Partials> {
       throw HttpFault(503, "too_many_streams", "too many clients read events");
     }
     if (wanted_.partials > 0)
-      subscription_ = service_.queue().subscribe([weak = weak_from_this()](const Event& e) {
-        if (const auto self = weak.lock()) self->came(e);
-      });
+      subscription_ =
+          service_.queue().subscribe([weak = weak_from_this()](const Event& e, const Json& data) {
+            if (const auto self = weak.lock()) self->came(e, data);
+          });
     try {
       service_.queue().when_finished(id_, [self = shared_from_this()](const JobView& v) {
         self->service_.codec().add([self, v] { self->finish(v); });
@@ -200,8 +201,8 @@ class Partials : public std::enable_shared_from_this<Partials> {
 
  private:
   // Under the queue's lock.
-  void came(const Event& e) {
-    if (e.name != "step" || e.data["job"] != id_ || e.data["preview_id"] == 0) return;
+  void came(const Event& e, const Json& data) {
+    if (e.name != "step" || data["job"] != id_ || data["preview_id"] == 0) return;
     service_.codec().add([self = shared_from_this()] { self->send_partial(); });
   }
   void send_partial() {
