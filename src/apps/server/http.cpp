@@ -37,9 +37,9 @@ void HttpServer::State::accept(tcp::acceptor& from) {
     }
     ErrorCode gone;
     const auto peer = socket.remote_endpoint(gone);
-    const bool full =
-        gone || self->connections.size() >= self->limits.connections ||
-        self->of_address[peer.address().to_string()] >= self->limits.connections_of_address;
+    const bool full = gone || self->connections.size() >= self->limits.connections ||
+                      self->of_address[peer.address().to_string()].connections >=
+                          self->limits.connections_of_address;
     try {
       if (!full) connected(self, std::move(socket))->start();
     } catch (const std::exception& failed) {  // the next one may have more memory
@@ -49,14 +49,16 @@ void HttpServer::State::accept(tcp::acceptor& from) {
   });
 }
 
-void HttpServer::State::joined(Connection* c, const std::string& address) {
+Bytes HttpServer::State::joined(Connection* c, const std::string& address) {
   connections.insert(c);
-  ++of_address[address];
+  OfAddress& of = of_address[address];
+  ++of.connections;
+  return of.answers;
 }
 
 void HttpServer::State::left(Connection* c, const std::string& address) {
   connections.erase(c);
-  if (--of_address[address] == 0) of_address.erase(address);
+  if (--of_address[address].connections == 0) of_address.erase(address);
   check_finished();
 }
 

@@ -23,6 +23,10 @@ struct Limits {
   // A body may be slower than `body_rate` bytes a second for so long.
   std::chrono::milliseconds slow_body{5'000};
   size_t body_rate = 8192;
+  // Of answers that their peers have not taken yet, of an address and of all, but for one of any
+  // size where nothing else waits, and small ones.
+  size_t answers_of_address = size_t{128} << 20, answers = size_t{256} << 20,
+         small_answer = size_t{64} << 10;
   // Of what a peer has not taken yet: of each stream, but for one larger message where nothing else
   // waits; and such larger ones of all streams, but for one of them.
   size_t streams = 64, stream_bytes = size_t{256} << 10, streams_bytes = size_t{64} << 20;

@@ -53,7 +53,7 @@ class Stream final : public EventStream {
                });
     return Sent::yes;
   }
-  const std::shared_ptr<std::atomic<size_t>> unsent_ = std::make_shared<std::atomic<size_t>>(0);
+  const Bytes unsent_ = no_bytes();
   std::shared_ptr<State> state_;
   std::weak_ptr<Connection> connection_;
 };

@@ -16,6 +16,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "apps/server/http.h"
@@ -51,10 +52,13 @@ inline std::string header_text(int status, const Headers& headers) {
   return out;
 }
 
+using Bytes = std::shared_ptr<std::atomic<size_t>>;
+inline Bytes no_bytes() { return std::make_shared<std::atomic<size_t>>(0); }
+
 // Bytes of something among those of all, until the last who holds it lets go, on any thread.
 class ByteCount {
  public:
-  explicit ByteCount(std::shared_ptr<std::atomic<size_t>> all) : all_(std::move(all)) {}
+  explicit ByteCount(Bytes all) : all_(std::move(all)) {}
   ~ByteCount() { *all_ -= bytes_; }
   ByteCount(const ByteCount&) = delete;
   ByteCount& operator=(const ByteCount&) = delete;
@@ -66,7 +70,7 @@ class ByteCount {
   }
 
  private:
-  std::shared_ptr<std::atomic<size_t>> all_;
+  Bytes all_;
   size_t bytes_ = 0;
 };
 
@@ -75,6 +79,11 @@ struct Message {
   std::string bytes;
   bool is_text = true;
   std::shared_ptr<ByteCount> own = {}, large = {};  // among those of the stream, of all streams
+};
+
+struct OfAddress {
+  size_t connections = 0;
+  Bytes answers = no_bytes();  // that wait
 };
 
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
@@ -86,16 +95,15 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   HttpHandler handler;
   std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
   std::set<Connection*> connections;
-  std::map<std::string, size_t> of_address;
+  std::map<std::string, OfAddress> of_address;
   std::atomic<size_t> streams = 0;
-  const std::shared_ptr<std::atomic<size_t>> body_bytes = std::make_shared<std::atomic<size_t>>(0),
-                                             large_bytes = std::make_shared<std::atomic<size_t>>(0);
+  const Bytes body_bytes = no_bytes(), large_bytes = no_bytes(), answer_bytes = no_bytes();
   bool finishing = false;
   asio::steady_timer last{io}, again{io};
 
   void listen(const std::string& address, uint16_t port);
   void accept(tcp::acceptor& from);
-  void joined(Connection* c, const std::string& address);
+  Bytes joined(Connection* c, const std::string& address);
   void left(Connection* c, const std::string& address);
   void finish(std::chrono::milliseconds time);
   void close_all();
@@ -113,7 +121,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     ErrorCode ignored;
     address_ = socket_.remote_endpoint(ignored).address().to_string();
     socket_.set_option(tcp::no_delay(true), ignored);
-    state_->joined(this, address_);
+    address_bytes_ = state_->joined(this, address_);
   }
   ~Connection() { state_->left(this, address_); }
   const std::string& address() const { return address_; }
@@ -124,6 +132,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     deadline_.cancel();
     socket_.close(ignored);
     events_.clear(), sent_ = {}, taken_ = nullptr;
+    answer_.reset(), answer_of_address_.reset();
     leave();
     kept_ = nullptr;
   }
@@ -137,6 +146,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (answered_) return;
     answered_ = true, leave_ = nullptr;
     stop_watching();
+    if (method_ != "HEAD" && !has_room(reply.body.size()))
+      reply = state_->handler.fault(
+          503, "too much waits for clients that do not read it; come again in a while");
     Headers headers{{"Content-Type", reply.type},
                     {"Content-Length", std::to_string(reply.body.size())},
                     {"Connection", keep_ ? "keep-alive" : "close"}};
@@ -206,6 +218,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   using Parser = http::request_parser<http::string_body>;
+
+  // Of an answer, which counts until the peer has taken it.
+  bool has_room(size_t bytes) {
+    const Limits& l = state_->limits;
+    if (bytes <= l.small_answer) return true;
+    const size_t of_address = answer_of_address_.emplace(address_bytes_).grow(bytes),
+                 of_all = answer_.emplace(state_->answer_bytes).grow(bytes);
+    const bool has = (of_address == bytes || of_address <= l.answers_of_address) &&
+                     (of_all == bytes || of_all <= l.answers);
+    if (!has) answer_.reset(), answer_of_address_.reset();
+    return has;
+  }
 
   // `end` closes it unless armed again.
   void arm(std::chrono::milliseconds time) {
@@ -337,6 +361,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void wrote() {
     out_.clear(), out_.shrink_to_fit();
+    answer_.reset(), answer_of_address_.reset();
     if (keep_ && !state_->finishing) return read_header(false);
     // A peer that still sends must get the answer before its bytes are refused.
     ErrorCode ignored;
@@ -446,6 +471,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::shared_ptr<Request> request_;
   size_t body_limit_ = 0;
   std::shared_ptr<ByteCount> count_;
+  Bytes address_bytes_;                                  // of answers to its address
+  std::optional<ByteCount> answer_, answer_of_address_;  // that is being written
   Clock::time_point body_start_;
   Headers extra_;
   std::string method_, out_, drained_;

@@ -358,6 +358,25 @@ TEST(server_stop, waiting_requests__get_503_and_streams_a_bye) {
   EXPECT_TRUE(events.until("event: bye"));
 }
 
+TEST(server_stop, drained__serves_those_who_wait_until_the_job_has_ended) {
+  Folder folder;
+  TestServer s(folder.path(), 20, [](auto& o) { o.drain = true; });
+  Wire events(s.port());
+  events.send(http_request("GET", "/ebb/v1/events"));
+  const auto a = s.post("/ebb/v1/jobs", {{"prompt", "x"}, {"steps", 50}, {"size", "64x64"}});
+  ASSERT_EQ(a.status, 202);
+  const std::string id = a.json()["id"];
+  ASSERT_TRUE(events.until("event: step"));
+  s.service().stop();
+  EXPECT_EQ(s.post("/ebb/v1/jobs", {{"prompt", "x"}}).status, 503);
+  for (const char* path : {"/ebb/v1/state", "/sdapi/v1/progress", "/internal/ping"})
+    EXPECT_EQ(s.get(path).status, 200) << path;
+  EXPECT_EQ(s.get("/ebb/v1/jobs/" + id).json()["status"], "generating");
+  EXPECT_TRUE(Wire(s.port()).open());
+  ASSERT_TRUE(events.until("event: bye"));
+  EXPECT_LT(events.read.find("event: done"), events.read.find("event: bye"));
+}
+
 // Its picture may still have to be encoded when nothing runs any more.
 TEST(server_stop, drained__waits_for_pictures_that_are_being_encoded) {
   Folder folder;

@@ -194,7 +194,8 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
                   .handle = [this](auto r, auto e) { handle(std::move(r), std::move(e)); },
                   .fault =
                       [](int status, const std::string& sentence) {
-                        return render_fault({status, "bad_request", sentence}, {});
+                        const char* code = status == 503 ? "too_much_waits" : "bad_request";
+                        return render_fault({status, code, sentence}, {});
                       }});
 }
 
@@ -214,12 +215,15 @@ void Service::run() {
 void Service::stop() {
   if (stopping_.exchange(true)) return;
   queue_->close(options_.drain);
-  queue_->tell("bye", Json::object());
-  const auto finish = [this] { http_->finish(options_.last_answers); };
+  const auto end = [this] {
+    ending_ = true;
+    queue_->tell("bye", Json::object());
+    http_->finish(options_.last_answers);
+  };
   if (options_.drain)
-    queue_->when_none_runs(finish);
+    queue_->when_none_runs(end);
   else
-    finish();
+    end();
 }
 
 // ---- requests ---------------------------------------------------------------------------------
@@ -253,7 +257,7 @@ Admission Service::admit(const Request& r) {
     }
     guard_.check(r, route ? &route->access : nullptr);
     if (!route) throw HttpFault(404, "not_found", str("there is nothing at ", printable(r.path)));
-    if (stopping_) throw HttpFault(503, "shutting_down", "the server is shutting down");
+    if (ending_) throw HttpFault(503, "shutting_down", "the server is shutting down");
   } catch (const HttpFault& f) {
     out.refusal = fault(f, r);
     if (options_.log)

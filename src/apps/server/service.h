@@ -136,7 +136,7 @@ class Service {
   double looked_ = -1e9;
   std::string model_, last_error_;
   bool model_ready_ = false, unload_ = false;
-  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> stopping_ = false, ending_ = false;  // once what is drained has ended
   Tasks codec_;
   std::unique_ptr<HttpServer> http_;
   TimedTasks folders_;  // they answer to http_
