@@ -69,7 +69,8 @@ std::unique_ptr<Engine> pipeline_engine(const Catalogue& catalogue, cli::CommonO
 
 // u8 [height,width,3] of an upscale job without a network.
 Tensor resized(const Tensor& image, const UpscaleSettings& s);
-// Its size, with `scale` or in place of it.
+// Its size, with `scale` or in place of it. Throws HttpFault 422 for settings that no request may
+// have, and pictures that would be too large on the way.
 std::pair<int64_t, int64_t> upscaled_size(const Tensor& image, const UpscaleSettings& s);
 // Of the settings' file, as it is told to clients.
 std::string shown_model(const Job& job);

@@ -1,6 +1,10 @@
 // Files of kept jobs that another program wrote, or that a disk damaged.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
+#include "apps/server/engine.h"
+#include "apps/server/fault.h"
 #include "apps/server/queue.h"
 #include "support/test_server.h"
 
@@ -43,13 +47,51 @@ TEST(kept_jobs, numbers_out_of_range__leave_the_file_and_say_which) {
   }
 }
 
-TEST(kept_jobs, more_pictures_than_a_request_may_ask_for__are_not_made) {
-  Folder folder;
-  keep(folder, [](json& j) { j["settings"]["n"] = 1'000'000'000'000; });
-  std::string said;
-  EXPECT_TRUE(
-      server::read_jobs(folder / "out/.jobs", [&](const std::string& s) { said = s; }).empty());
-  EXPECT_NE(said.find("n must be from 1 to 256, not 1000000000000"), said.npos) << said;
+TEST(kept_jobs, settings_that_no_request_may_have__leave_the_file_and_say_which) {
+  for (const auto& [name, value, rule] : std::vector<std::tuple<std::string, json, std::string>>{
+           {"n", 1'000'000'000'000, "n: must be from 1 to 256 (got 1000000000000)"},
+           {"steps", 1'000'000, "steps: must be from 1 to 1000 (got 1000000)"},
+           {"steps", 0, "steps: must be from 1 to 1000"},
+           {"batch", 17, "batch: must be from 0 to 16 (got 17)"},
+           {"clip_skip", 65, "clip_skip: must be from 0 to 64"},
+           {"size", "100000x64", "size: must be from 1 to 4096 (got 100000)"},
+           {"size", "60x60", "multiples of 8"},
+           {"hires", "8:latent", ""},
+           {"outpaint", "8000,8000,8000,8000", "outpaint: makes 16064x16064 pixels"}}) {
+    Folder folder;
+    keep(folder, [&](json& j) { j["settings"][name] = value; });
+    std::string said;
+    const auto jobs =
+        server::read_jobs(folder / "out/.jobs", [&](const std::string& s) { said = s; });
+    EXPECT_EQ(jobs.empty(), !rule.empty()) << name;
+    EXPECT_NE(said.find(rule), said.npos) << said;
+  }
+}
+
+TEST(kept_jobs, times_out_of_range__leave_the_file) {
+  for (const json& created : {json(1e308), json(-1), json("now"), json()}) {
+    Folder folder;
+    keep(folder, [&](json& j) { j["created"] = created; });
+    std::string said;
+    EXPECT_TRUE(
+        server::read_jobs(folder / "out/.jobs", [&](const std::string& s) { said = s; }).empty());
+    EXPECT_NE(said.find("created must be a time from 0 to 253402300800 s"), said.npos) << said;
+  }
+}
+
+// Its end is an error of the job.
+TEST(kept_jobs, upscale_that_no_request_may_ask_for__is_an_error) {
+  const Tensor picture(DType::u8, {64, 8, 3});
+  for (const auto& [scale, width, height] : {std::tuple{1e308, 0, 0},
+                                             {-1.0, 0, 0},
+                                             {2.0, 1'000'000, 1},
+                                             {2.0, 16384, 16},  // cropped out of 16384x131072
+                                             {16.0, -1, 5}}) {
+    server::UpscaleSettings s{.scale = scale, .width = width, .height = height};
+    EXPECT_THROW(server::upscaled_size(picture, s), server::HttpFault) << scale << ' ' << width;
+  }
+  EXPECT_EQ(server::upscaled_size(picture, {.scale = 16}),
+            (std::pair<int64_t, int64_t>{1024, 128}));
 }
 
 TEST(kept_jobs, damaged_note_of_a_protocol__is_a_job_of_none) {
@@ -59,7 +101,10 @@ TEST(kept_jobs, damaged_note_of_a_protocol__is_a_job_of_none) {
                       {"number", 1},
                       {"shows", {{"9", "output"}}},
                       {"graph", json::object()}};
-  for (const json& note : {whole, json(5), json::object(), json{{"client", 1}, {"shows", "x"}}}) {
+  json odd = whole;
+  odd["number"] = 1e308;
+  for (const json& note :
+       {whole, odd, json(5), json::object(), json{{"client", 1}, {"shows", "x"}}}) {
     Folder folder;
     keep(folder, [&](json& j) { j["note"] = {{"comfy", note}}; });
     TestServer server(folder.path());

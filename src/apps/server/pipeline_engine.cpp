@@ -9,6 +9,8 @@
 #include "apps/cli/terminal.h"
 #include "apps/server/batch.h"
 #include "apps/server/catalogue.h"
+#include "apps/server/fault.h"
+#include "apps/server/request_limits.h"
 #include "apps/server/settings.h"
 #include "base/byte_size.h"
 #include "base/error.h"
@@ -325,16 +327,21 @@ std::unique_ptr<Engine> pipeline_engine(const Catalogue& catalogue, cli::CommonO
 }
 
 std::pair<int64_t, int64_t> upscaled_size(const Tensor& image, const UpscaleSettings& s) {
+  if (!(s.scale > 0 && s.scale <= most_scale))
+    fail_field("upscale", "the scale must be more than 0, at most ", most_scale);
+  if (std::min(s.width, s.height) < 0 || std::max(s.width, s.height) > most_upscaled_side)
+    fail_field("upscale", "sides must be from 0 to ", most_upscaled_side);
   const auto h = static_cast<double>(image.shape()[0]), w = static_cast<double>(image.shape()[1]);
+  double scale = s.scale;
+  const bool is_cropped = s.width > 0 && s.height > 0 && s.crop;
   if (s.width > 0 && s.height > 0) {
-    const double fits =
-        std::min(static_cast<double>(s.height) / h, static_cast<double>(s.width) / w);
-    if (s.crop) return {s.height, s.width};
-    return {std::max<int64_t>(std::llround(h * fits), 1),
-            std::max<int64_t>(std::llround(w * fits), 1)};
+    const double by_h = static_cast<double>(s.height) / h, by_w = static_cast<double>(s.width) / w;
+    scale = s.crop ? std::max(by_h, by_w) : std::min(by_h, by_w);
   }
-  return {std::max<int64_t>(std::llround(h * s.scale), 1),
-          std::max<int64_t>(std::llround(w * s.scale), 1)};
+  check_pixels("upscale", h * scale, w * scale);
+  if (is_cropped) return {s.height, s.width};
+  return {std::max<int64_t>(std::llround(h * scale), 1),
+          std::max<int64_t>(std::llround(w * scale), 1)};
 }
 
 Tensor resized(const Tensor& image, const UpscaleSettings& s) {

@@ -7,6 +7,7 @@
 #include "apps/server/fault.h"
 #include "apps/server/queue.h"
 #include "apps/server/request_limits.h"
+#include "apps/server/settings.h"
 #include "base/json.h"
 #include "io/file.h"
 
@@ -36,6 +37,17 @@ int64_t whole(const Json& of, const char* name, int64_t least, int64_t most) {
   return number.get<int64_t>();
 }
 
+// Unix time, before the year 10000.
+double time_of(const Json& of) {
+  constexpr int64_t most = 253402300800;
+  const Json& created = of.at("created");
+  const double out = created.is_number() ? created.get<double>() : -1;
+  require(out >= 0 && out < static_cast<double>(most), subject,
+          ": created must be a time from 0 to ", most, " s, not ",
+          json_text(created).substr(0, 100));
+  return out;
+}
+
 // The name of an input, which becomes a part of a file's name here.
 std::string input_of(const Json& name) {
   auto out = name.get<std::string>();
@@ -56,7 +68,7 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   JobSpec& s = job->spec;
   job->id = j.at("id").get<std::string>();
   job->file = path.stem().string();
-  job->created = j.at("created").get<double>();
+  job->created = time_of(j);
   job->done_before = whole(j, "done", 0, most_images);
   job->of_before = true;
   s.kind = j.at("kind") == "upscale" ? JobKind::upscale : JobKind::generate;
@@ -70,8 +82,7 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   for (const auto& name : j.at("inputs")) s.inputs.push_back({input_of(name), {}});
   cli::set_settings(s.flags.settings(true), s.flags.diffusion, j.at("settings").dump(),
                     std::string(subject));
-  require(s.flags.n >= 1 && s.flags.n <= most_images, subject, ": n must be from 1 to ",
-          most_images, ", not ", s.flags.n);
+  check_limits(s.flags, {}, 1);
   set_fields_json(fields_of(s.upscale), j.at("upscale").dump(), subject);
   return job;
 }

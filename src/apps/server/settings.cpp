@@ -98,6 +98,31 @@ void check_length(const std::string& name, const Json& value, const std::string&
   for (const Json& one : value) check_text(one);
 }
 
+// What comes out behind outpainting, the second pass and the upscaler. A size that is left open,
+// the model's, counts as 1024.
+void check_output(const cli::GenerateFlags& o, ImageSize size, ImageSize init,
+                  double upscaler_scale) {
+  const cli::ModeFlags& m = o.modes;
+  if (size.height == 0) size = {.height = 1024, .width = 1024};
+  auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
+  if (!m.outpaint.empty()) {
+    const Outpaint sides = parse_outpaint(m.outpaint);
+    h = static_cast<double>(std::max(size.height, init.height)) + static_cast<double>(sides.top) +
+        static_cast<double>(sides.bottom);
+    w = static_cast<double>(std::max(size.width, init.width)) + static_cast<double>(sides.left) +
+        static_cast<double>(sides.right);
+    check_pixels("outpaint", h, w);
+  }
+  if (!m.hires.empty()) {
+    const double scale = parse_hires(m.hires).scale;
+    check_pixels("hires", h *= scale, w *= scale);
+  }
+  if (o.control.upscale.empty()) return;
+  const double scale = cli::upscale_of(o.control);
+  check_pixels("upscale", h * (scale == 0 ? upscaler_scale : scale),
+               w * (scale == 0 ? upscaler_scale : scale));
+}
+
 }  // namespace
 
 std::span<const FileSetting> file_settings() { return of_files; }
@@ -254,59 +279,6 @@ void SettingsBuilder::control(const Json& unit) {
   spec_.given.insert("control");
 }
 
-void SettingsBuilder::check_limits() const {
-  const cli::GenerateFlags& o = spec_.flags;
-  const auto within = [](const char* field, int64_t v, int64_t least, int64_t most) {
-    if (v < least || v > most)
-      fail_field(field, "must be from ", least, " to ", most, " (got ", v, ")");
-  };
-  within("steps", o.generate.steps, 1, most_steps);
-  within("n", o.n, 1, most_images);
-  within("batch", o.generate.batch, 0, most_batch);
-  within("first_image", o.first_image, 0, int64_t{1} << 40);
-  within("clip_skip", o.clip_skip, 0, most_clip_skip);
-  if (!std::isfinite(o.generate.guidance)) fail_field("guidance", "must be a number");
-  ImageSize size;
-  try {
-    size = cli::image_size(o.size, "serve");
-  } catch (const Error& e) {
-    fail_setting("size", e);
-  }
-  check_output(size);
-  if (size.height == 0) return;
-  within("size", std::max(size.height, size.width), 1, most_side);
-  if (size.height * size.width > most_pixels)
-    fail_field("size", "has more than ", most_pixels, " pixels");
-  if (size.height % size_multiple != 0 || size.width % size_multiple != 0)
-    fail_field("size", "sides must be multiples of ", size_multiple, " (got ", o.size, ")");
-}
-
-// What comes out behind outpainting, the second pass and the upscaler. A size that is left open,
-// the model's, counts as 1024.
-void SettingsBuilder::check_output(ImageSize size) const {
-  const cli::ModeFlags& m = spec_.flags.modes;
-  if (size.height == 0) size = {.height = 1024, .width = 1024};
-  auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
-  if (!m.outpaint.empty()) {
-    const Outpaint sides = parse_outpaint(m.outpaint);
-    h = static_cast<double>(std::max(size.height, init_.height)) + static_cast<double>(sides.top) +
-        static_cast<double>(sides.bottom);
-    w = static_cast<double>(std::max(size.width, init_.width)) + static_cast<double>(sides.left) +
-        static_cast<double>(sides.right);
-    check_pixels("outpaint", h, w);
-  }
-  if (!m.hires.empty()) {
-    const double scale = parse_hires(m.hires).scale;
-    check_pixels("hires", h *= scale, w *= scale);
-  }
-  const std::string& upscaler = spec_.flags.control.upscale;
-  if (upscaler.empty()) return;
-  double scale = cli::upscale_of(spec_.flags.control);
-  if (scale == 0)
-    if (const auto f = source_.catalogue.by_path(upscaler)) scale = f->scale;
-  check_pixels("upscale", h * scale, w * scale);
-}
-
 void SettingsBuilder::check_names() const {
   const GenerateOptions& g = spec_.flags.generate;
   if (!same_name(g.sampler, "auto")) check_sampler(g.sampler);
@@ -335,7 +307,8 @@ void SettingsBuilder::check_tags() const {
 JobSpec SettingsBuilder::finish() {
   if (spec_.kind == JobKind::upscale) return std::move(spec_);
   try {
-    check_limits();
+    const auto upscaler = source_.catalogue.by_path(spec_.flags.control.upscale);
+    check_limits(spec_.flags, init_, upscaler ? upscaler->scale : 1);
     check_names();
     cli::GenerateFlags settled = spec_.flags;
     cli::settle(settled, [&](std::string_view f) { return spec_.given.contains(f); });
@@ -354,6 +327,32 @@ JobSpec SettingsBuilder::finish() {
   if (!has("seed")) o.generate.seed.parse("-1");
   spec_.shown["seed"] = uint64_t{o.generate.seed};
   return std::move(spec_);
+}
+
+void check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_scale) {
+  const auto within = [](const char* field, int64_t v, int64_t least, int64_t most) {
+    if (v < least || v > most)
+      fail_field(field, "must be from ", least, " to ", most, " (got ", v, ")");
+  };
+  within("steps", o.generate.steps, 1, most_steps);
+  within("n", o.n, 1, most_images);
+  within("batch", o.generate.batch, 0, most_batch);
+  within("first_image", o.first_image, 0, int64_t{1} << 40);
+  within("clip_skip", o.clip_skip, 0, most_clip_skip);
+  if (!std::isfinite(o.generate.guidance)) fail_field("guidance", "must be a number");
+  ImageSize size;
+  try {
+    size = cli::image_size(o.size, "serve");
+  } catch (const Error& e) {
+    fail_setting("size", e);
+  }
+  check_output(o, size, init, upscaler_scale);
+  if (size.height == 0) return;
+  within("size", std::max(size.height, size.width), 1, most_side);
+  if (size.height * size.width > most_pixels)
+    fail_field("size", "has more than ", most_pixels, " pixels");
+  if (size.height % size_multiple != 0 || size.width % size_multiple != 0)
+    fail_field("size", "sides must be multiples of ", size_multiple, " (got ", o.size, ")");
 }
 
 void check_pixels(const std::string& field, double height, double width) {

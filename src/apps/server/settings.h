@@ -59,8 +59,6 @@ class SettingsBuilder {
   void set_hires(const std::string& text, const std::string& field);
   void set_plain(const std::string& name, const Json& value, const std::string& field);
   std::string path_with_numbers(FileKind kind, const std::string& text, const std::string& field);
-  void check_limits() const;
-  void check_output(ImageSize size) const;
   void check_names() const;
   void check_tags() const;
 
@@ -71,6 +69,9 @@ class SettingsBuilder {
 
 // One of GenerateFlags for clients: its name, type, default and help.
 Json settings_description();
+// Throws HttpFault 422, naming the setting, for what no request may ask for, with a start image of
+// this size ({}: none), and an upscaler that has this scale of its own.
+void check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_scale);
 // Throws HttpFault 422 for a picture that would be too large.
 void check_pixels(const std::string& field, double height, double width);
 // "sampler": looked up by any name that a program uses, with a schedule behind it. Throws HttpFault

@@ -38,7 +38,8 @@ bool is_prompt(const Job& job) {
     return value != at->end() && ((*value).*is)();
   };
   using Is = bool (Json::*)() const;
-  constexpr Is text = &Json::is_string, object = &Json::is_object, number = &Json::is_number;
+  constexpr Is text = &Json::is_string, object = &Json::is_object,
+               number = &Json::is_number_integer;
   return has("client", text) && has("sampler", text) && has("class", text) &&
          has("shows", object) && has("graph", object) && has("number", number);
 }
@@ -50,8 +51,8 @@ std::string sampler_of(const Job& job) { return note(job).value("sampler", ""); 
 Json queue_entry(const Job& job) {
   Json shows = Json::array();
   for (const auto& [node, type] : note(job).at("shows").items()) shows.push_back(node);
-  return Json::array({note(job).value("number", 0), job.id, note(job).at("graph"), Json::object(),
-                      std::move(shows)});
+  return Json::array({note(job).value("number", int64_t{0}), job.id, note(job).at("graph"),
+                      Json::object(), std::move(shows)});
 }
 
 Json outputs_of(const JobView& v) {

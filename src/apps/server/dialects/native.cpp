@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apps/server/pictures.h"
+#include "apps/server/request_limits.h"
 #include "apps/server/service.h"
 #include "base/fields.h"
 #include "base/names.h"
@@ -46,11 +47,9 @@ JobSpec upscale_spec(SettingsBuilder& builder, JsonReader& r, Service& s) {
   UpscaleSettings& u = spec.upscale;
   const std::string name = r.text("upscale").value_or("lanczos");
   set_upscaler(u, name, s);
-  u.width = r.integer("width", 0, 16384).value_or(0);
-  u.height = r.integer("height", 0, 16384).value_or(0);
-  if (!(u.scale > 0 && u.scale <= 16)) fail_field("upscale", "the scale must be up to 16");
-  const auto [h, w] = upscaled_size(pixels, u);
-  check_pixels("upscale", static_cast<double>(h), static_cast<double>(w));
+  u.width = r.integer("width", 0, most_upscaled_side).value_or(0);
+  u.height = r.integer("height", 0, most_upscaled_side).value_or(0);
+  upscaled_size(pixels, u);  // which checks it
   for (const std::string& other : r.ignored())
     throw HttpFault(422, "unknown_setting", str("an upscale job has no '", other, "'"), other);
   spec.shown = {{"upscale", name}, {"init", spec.shown["image"]}};

@@ -3,6 +3,7 @@
 
 #include "apps/server/base64.h"
 #include "apps/server/pictures.h"
+#include "apps/server/request_limits.h"
 #include "apps/server/sdapi/request.h"
 #include "base/names.h"
 #include "io/image.h"
@@ -62,8 +63,8 @@ JobSpec read_extras(const Call& c, JsonReader& r) {
           "extras_upscaler_2_visibility"});
   UpscaleSettings& u = spec.upscale;
   u.scale = r.number("upscaling_resize").value_or(2);
-  if (u.scale <= 0 || u.scale > 16)
-    fail_field("upscaling_resize", "must be more than 0, at most 16");
+  if (u.scale <= 0 || u.scale > most_scale)
+    fail_field("upscaling_resize", "must be more than 0, at most ", most_scale);
   u.crop = r.truth("upscaling_crop").value_or(true);
   const int64_t w = r.integer("upscaling_resize_w", 1, 8192).value_or(512),
                 h = r.integer("upscaling_resize_h", 1, 8192).value_or(512);
@@ -75,8 +76,7 @@ JobSpec read_extras(const Call& c, JsonReader& r) {
 
 void add_image(JobSpec& spec, const std::string& text, const std::string& field) {
   const Tensor pixels = decoded_picture(picture_bytes(text, field), field);
-  const auto [h, w] = upscaled_size(pixels, spec.upscale);
-  check_pixels("upscaling_resize", static_cast<double>(h), static_cast<double>(w));
+  upscaled_size(pixels, spec.upscale);  // which checks it
   spec.inputs = {{"image", io::encode_png(pixels)}};
   spec.upscale.image = "image";
 }
