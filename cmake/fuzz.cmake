@@ -28,7 +28,8 @@ set(server_sources ${app_sources})
 list(FILTER server_sources INCLUDE REGEX "/src/apps/server/")
 add_executable(fuzz_serve EXCLUDE_FROM_ALL ${server_sources} tests/fuzz/serve.cpp)
 target_include_directories(fuzz_serve PRIVATE tests ${BOOST_INCLUDE_DIR})
-target_compile_options(fuzz_serve PRIVATE -O1 -fsanitize=address,undefined -fno-omit-frame-pointer
+target_compile_options(fuzz_serve PRIVATE -O1 -fsanitize=address,undefined,float-cast-overflow
+                                          -fno-omit-frame-pointer
                                           -fno-sanitize=null,alignment,vptr,object-size
                                           -fno-sanitize-recover=all -Wno-maybe-uninitialized)
 set_source_files_properties(tests/fuzz/serve.cpp PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)

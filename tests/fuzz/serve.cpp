@@ -1,10 +1,10 @@
 // Hostile requests to servers in this process with the engine of tests, until so many are answered:
 // sockets, the HTTP parser, WebSockets, the router, all dialects, batches, the files that a server
-// reads. fuzz_serve REQUESTS [SEED].
-// A finding is a fault of the sanitizers, an answer "internal", or no answer; the exit code is 0
-// only without one. Servers follow each other, each with files of its own; what their clients draw
-// depends on the seed of the round, which is printed. An interrupt (SIGINT, SIGTERM) ends the round
-// and says what was done till then.
+// reads. fuzz_serve REQUESTS [SEED [FOLDER]]: several processes may run at a time.
+// A finding is a fault of the sanitizers, an answer "internal", no answer, or a server that does
+// not stop; the exit code is 0 only without one. Servers follow each other, each with files of its
+// own; what their clients draw depends on the seed of the round, which is printed. An interrupt
+// (SIGINT, SIGTERM) ends the round and says what was done till then.
 #include <sanitizer/common_interface_defs.h>
 
 #include <atomic>
@@ -27,6 +27,7 @@ namespace ebb::testing {
 namespace {
 
 constexpr size_t clients = 4, requests_of_round = 2000, most_findings = 20;
+constexpr std::chrono::seconds longest_stop{60};
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -77,6 +78,7 @@ void learn(HostileRequests& to, const std::string& read) {
 // Frames behind the answer to an upgrade.
 void web_socket(HostileRequests& from, uint16_t port, Results& to, std::string& sent) {
   Wire wire(port);
+  if (!wire.open()) return;
   wire.send(sent = from.upgrade());
   if (!wire.until("\r\n\r\n")) return;  // it was no request
   for (size_t i = from.below(12); i > 0; --i) {
@@ -91,15 +93,20 @@ void web_socket(HostileRequests& from, uint16_t port, Results& to, std::string& 
   count(to, sent, wire.read);
 }
 
-// One connection: it waits for its answers, sends no more, or is left at once.
-void connection(HostileRequests& from, uint16_t port, Results& to, std::string& bytes) {
+// One connection: it waits for its answers, sends no more, or is left at once. A server that `ends`
+// may take none.
+void connection(HostileRequests& from, uint16_t port, const std::atomic<bool>& ends, Results& to,
+                std::string& bytes) {
   if (from.one_in(12)) return web_socket(from, port, to, bytes);
   const bool intact = !from.one_in(3);
   const size_t kind = from.below(16), requests = 1 + from.below(intact ? 16 : 4);
   bytes.clear();
   for (size_t i = 0; i < requests; ++i) bytes += from.next(i + 1 == requests, intact);
   Wire wire(port);
-  if (!wire.open()) return finding(to, "no connection", bytes, "");
+  if (!wire.open()) {
+    if (!ends) finding(to, "no connection", bytes, "");
+    return;
+  }
   wire.send(bytes);
   ++to.connections;
   if (kind == 0) return;
@@ -132,8 +139,29 @@ server::ServiceOptions options_of(const std::string& folder, size_t round) {
   o.limits.connections_of_address = o.limits.connections;
   o.queue = {.jobs = 8, .images = 16, .known_seconds = 2};
   o.tidy = std::chrono::milliseconds(500);
+  o.styles = {{"oil", "oil of {prompt}, {prompt}", "photo"}, {"twice", "{prompt}{prompt}", ""}};
   if (round % 2 == 1) o.max_batch = 4, o.batch_window = 5;
+  o.drain = round % 3 == 1;
+  if (round % 4 >= 2) {  // small bounds
+    o.limits.answers_of_address = o.limits.answers = 20000, o.limits.small_answer = 2000;
+    o.limits.streams = 2, o.limits.stream_bytes = 4000, o.limits.streams_bytes = 8000;
+    o.limits.bodies = 100000, o.limits.write_stall = std::chrono::milliseconds(500);
+    o.queue.events = 20, o.queue.event_bytes = 10000, o.queue.known = 3;
+    o.memory.bytes = 20000;
+  }
   return o;
+}
+
+// Until run() has returned; a server that goes on ends the process.
+void stop(server::Service& service, const std::atomic<bool>& over, Results& to) {
+  const auto end = std::chrono::steady_clock::now() + longest_stop;
+  service.stop();
+  while (!over && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (over) return;
+  finding(to, "the server does not stop", "", "");
+  tell_sending();
+  std::_Exit(1);
 }
 
 // A server and its clients, until so many requests are answered in all.
@@ -144,7 +172,13 @@ void run_round(const std::string& folder, size_t round, uint64_t seed, size_t un
   for (int i = 0; i < 20; ++i) files.change_run();
   server::Service service(options_of(folder, round),
                           [](const auto&) { return std::make_unique<SmallEngine>(); });
-  const std::jthread serves([&] { service.run(); });
+  const uint16_t port = service.port();
+  std::atomic<bool> ends = false, over = false;
+  const std::jthread serves([&] {
+    service.run();
+    over = true;
+  });
+  const bool is_asked_meanwhile = round % 2 == 0;  // while it stops
   const auto goes_on = [&] {
     return to.requests < until && to.findings < most_findings && !interrupted;
   };
@@ -153,25 +187,32 @@ void run_round(const std::string& folder, size_t round, uint64_t seed, size_t un
     for (uint64_t i = 0; i < clients; ++i)
       threads.emplace_back([&, i] {
         HostileRequests from(service.routes(), image, seed + i);
-        while (goes_on()) connection(from, service.port(), to, sending[i]);
+        while (goes_on() || (is_asked_meanwhile && !over))
+          connection(from, port, ends, to, sending[i]);
       });
     for (int i = 1; goes_on(); ++i) {
       files.change_run();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       if (i % 200 == 0) std::fprintf(stderr, "  %zu requests\n", to.requests.load());
     }
+    if (ask(port, "GET", "/internal/ping").status != 200) finding(to, "no ping", "", "");
+    if (!is_asked_meanwhile) threads.clear();
+    ends = true;
+    stop(service, over, to);
   }
-  if (ask(service.port(), "GET", "/internal/ping").status != 200) finding(to, "no ping", "", "");
-  service.stop();
 }
 
-int run(size_t requests, uint64_t seed) {
+int run(size_t requests, uint64_t seed, const std::string& folder) {
+  constexpr const char* box = "share/ebb/box.safetensors";
+  if (!std::filesystem::exists(box)) {
+    std::fprintf(stderr, "fuzz_serve: begin it in the folder of ebb's sources: no %s here\n", box);
+    return 2;
+  }
   __sanitizer_set_death_callback(tell_sending);
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { interrupted = 1; });
-  const std::string folder =
-      (std::filesystem::temp_directory_path() / str("ebb_fuzz_serve_", ::getpid())).string();
   std::filesystem::create_directories(folder + "/models");
-  std::filesystem::copy("share/ebb/box.safetensors", folder + "/models/box.safetensors");
+  std::filesystem::copy(box, folder + "/models/box.safetensors",
+                        std::filesystem::copy_options::overwrite_existing);
   Results results;
   const auto start = std::chrono::steady_clock::now();
   const auto spent = [&] {
@@ -206,10 +247,15 @@ extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() { return "malloc_context_size=8"; }
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: fuzz_serve REQUESTS [SEED]\n");
+  if (argc < 2 || argc > 4) {
+    std::fprintf(stderr,
+                 "usage: fuzz_serve REQUESTS [SEED [FOLDER]]\n"
+                 "It makes a folder for its files in FOLDER, or in that of temporary files.\n");
     return 2;
   }
+  const std::filesystem::path in =
+      argc > 3 ? std::filesystem::path(argv[3]) : std::filesystem::temp_directory_path();
   return ebb::testing::run(std::strtoull(argv[1], nullptr, 10),
-                           argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 1);
+                           argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1,
+                           (in / ("ebb_fuzz_serve_" + std::to_string(::getpid()))).string());
 }

@@ -84,6 +84,7 @@ inline std::vector<ValidRequest> valid_of_a1111(const SmallPicture& p) {
                                {"scheduler", "Karras"},
                                {"batch_size", 2},
                                {"n_iter", 1},
+                               {"styles", {"oil", "twice"}},
                                {"override_settings", {{"CLIP_stop_at_last_layers", 2}}}};
   nlohmann::json hires = text, image = text, control = text;
   hires.update({{"enable_hr", true},
