@@ -354,6 +354,7 @@ def soak(program, minutes):
         alone = (done["completed"] - done["started"]) / 50
         training = Training(runs, client.ask("GET", done["images"][0]["url"])[1])
         idle, memory, pings = server.memory_mb(), [], []
+        opened = server.descriptors()  # with this client's connection
         with Held(server.port, WATCHERS) as read, \
                 Held(server.port, POLLERS, every=0.5, network=1) as polls:
             for thread in threads:
@@ -362,6 +363,8 @@ def soak(program, minutes):
             watch(server, load, training, minutes * 60, memory, pings)
             others = round(machine.cores_of_others(), 2)
         yield from after(server, load, threads, (idle, memory, pings, minutes * 60, others))
+        client.connection.close()
+        yield from left(server, opened)
         yield row("soak: a step of 20 ms, before", alone * 1e3, "ms")
         if len(load.steps) < 5:
             raise RuntimeError("too few jobs were measured: --minutes must be more")
@@ -395,6 +398,16 @@ def fifths(values):
             for i in range(5)]
 
 
+def left(server, opened):
+    """Descriptors beside those of the beginning; one client is connected, as then."""
+    client = Client(server.port, "127.0.0.251")
+    client.get("/internal/ping")
+    time.sleep(1)  # others are closed
+    now = server.descriptors()
+    yield row("soak: descriptors, before", opened, "")
+    yield row("soak: descriptors, more when all have left", now - opened, "", 0)
+
+
 def after(server, load, threads, measured):
     idle, memory, pings, seconds, others = measured
     load.stop.set()
@@ -402,6 +415,7 @@ def after(server, load, threads, measured):
     client.json("DELETE", "/ebb/v1/jobs")
     for thread in threads:
         thread.join(40)
+    client.connection.close()
     time.sleep(15)
     print(f"  {dict(load.counts)}")
     for fault in sorted(set(load.faults))[:10]:
@@ -414,14 +428,15 @@ def after(server, load, threads, measured):
     yield row("soak: memory, most", max(memory), "MB", 150)
     for name, value in zip(["first", "second", "third", "fourth", "last"], fifths(memory)):
         yield row(f"soak: memory, median of the {name} fifth", value, "MB")
-    yield row("soak: memory, when all have left", server.memory_mb(), "MB")
     _, second, *_, last = fifths(memory)  # the first fills what is kept: events, finished jobs
+    yield row("soak: memory, when all have left", server.memory_mb(), "MB", round(last * 1.05, 1))
     growth = (last / second - 1) * 100
     yield row("soak: memory, growth from the second fifth to the last", growth, "%", 1)
-    yield row("soak: descriptors, when all have left", server.descriptors(), "")
     turns = sum(n for name, n in load.counts.items() if hasattr(load, name))
     yield row("soak: turns of clients", turns, "")
-    yield row("soak: jobs made together", load.counts["made together"], "")
+    together = load.counts["made together"]
+    yield row("soak: jobs made together", together, "")
+    yield row("soak: no job was made together with another", int(together == 0), "", 0)
     yield row("soak: faults", len(load.faults), "", 0)
     yield row("soak: cores that others used", others, "")
     yield row("soak: ping, p99", pings[int(len(pings) * 0.99)] * 1e3, "ms", 20,
