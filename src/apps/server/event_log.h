@@ -24,8 +24,9 @@ using Events = std::vector<std::shared_ptr<const Event>>;
 
 class EventLog {
  public:
-  // Keeps the newest ones: so many, and of so many bytes together.
-  EventLog(size_t most, size_t most_bytes) : most_(most), most_bytes_(most_bytes) {}
+  // Keeps the newest ones: so many, and of so many bytes together. They are numbered behind `last`.
+  EventLog(size_t most, size_t most_bytes, int64_t last = 0)
+      : most_(most), most_bytes_(most_bytes), last_(last) {}
 
   using Subscriber = std::function<void(const Event&, const Json& data)>;
   // Called of each event until nobody holds what is returned. What one throws stays here: the
@@ -44,8 +45,8 @@ class EventLog {
     Subscriber call;
   };
   size_t most_, most_bytes_, bytes_ = 0;
+  int64_t last_;
   std::deque<std::shared_ptr<const Event>> events_;
-  int64_t last_ = 0;
   std::vector<Subscribed> subscribers_;
 };
 

@@ -84,6 +84,26 @@ void HttpServer::State::close_all() {
   for (const auto& c : open) c->close();
 }
 
+void HttpServer::State::remove(Connection* c) {
+  const std::lock_guard lock(ending_);
+  if (has_ended_)
+    delete c;
+  else
+    asio::post(io, [c] { delete c; });
+}
+
+// What came before it is called still.
+void HttpServer::State::end() {
+  io.restart();
+  io.poll();
+  {
+    const std::lock_guard lock(ending_);
+    has_ended_ = true;
+  }
+  io.restart();
+  io.poll();
+}
+
 HttpServer::HttpServer(const std::vector<std::string>& addresses, uint16_t port,
                        const Limits& limits, HttpHandler handler)
     : state_(std::make_shared<State>(limits, std::move(handler))) {
@@ -104,8 +124,7 @@ HttpServer::~HttpServer() {
   state_->acceptors.clear();
   state_->close_all();
   state_->again.cancel(), state_->last.cancel();
-  state_->io.restart();
-  state_->io.poll();
+  state_->end();
 }
 
 uint16_t HttpServer::port() const { return state_->acceptors.at(0)->local_endpoint().port(); }
@@ -121,9 +140,9 @@ void HttpServer::run() {
 }
 
 void HttpServer::finish(std::chrono::milliseconds time) {
-  asio::post(state_->io, [s = state_, time] { s->finish(time); });
+  state_->post([s = state_, time] { s->finish(time); });
 }
 
-void HttpServer::post(std::function<void()> call) { asio::post(state_->io, std::move(call)); }
+void HttpServer::post(std::function<void()> call) { state_->post(std::move(call)); }
 
 }  // namespace ebb::server

@@ -9,8 +9,7 @@ namespace ebb::server {
 // Whoever lets go of it last, on whatever thread, it ends on the thread of all connections.
 inline std::shared_ptr<Connection> connected(const std::shared_ptr<State>& state,
                                              tcp::socket socket) {
-  return {new Connection(state, std::move(socket)),
-          [state](Connection* c) { asio::post(state->io, [c] { delete c; }); }};
+  return {new Connection(state, std::move(socket)), [state](Connection* c) { state->remove(c); }};
 }
 
 // Lives on any thread; the connection on its own.
@@ -25,12 +24,12 @@ class Stream final : public EventStream {
   Sent send(std::string text) override { return send(std::move(text), true); }
   Sent send_bytes(std::string bytes) override { return send(std::move(bytes), false); }
   void when_taken(std::function<void()> call) override {
-    asio::post(state_->io, [c = connection_, call = std::move(call)]() mutable {
+    state_->post([c = connection_, call = std::move(call)]() mutable {
       if (const auto open = c.lock()) open->when_taken(std::move(call));
     });
   }
   void close(std::string last = {}) override {
-    asio::post(state_->io, [c = connection_, last = std::move(last)]() mutable {
+    state_->post([c = connection_, last = std::move(last)]() mutable {
       if (const auto open = c.lock()) open->end_stream(std::move(last));
     });
   }
@@ -47,10 +46,9 @@ class Stream final : public EventStream {
     if (size > l.stream_bytes)
       if (const size_t all = large->grow(size); all > size && all > l.streams_bytes)
         return Sent::refused;
-    asio::post(state_->io,
-               [c = connection_, m = Message{std::move(text), is_text, own, large}]() mutable {
-                 if (const auto open = c.lock()) open->send_event(std::move(m));
-               });
+    state_->post([c = connection_, m = Message{std::move(text), is_text, own, large}]() mutable {
+      if (const auto open = c.lock()) open->send_event(std::move(m));
+    });
     return Sent::yes;
   }
   const Bytes unsent_ = no_bytes();
@@ -64,7 +62,8 @@ class Answer final : public Exchange {
       : state_(std::move(s)), weak_(c), connection_(c) {}
   // Without an answer the peer would wait for ever.
   ~Answer() override {
-    if (!done_.exchange(true)) send(state_->handler.fault(500, "the request was not answered"));
+    if (!done_.exchange(true) && !state_->has_ended())
+      send(state_->handler.fault(500, "the request was not answered"));
   }
   void reply(Reply r) override {
     if (!done_.exchange(true)) send(std::move(r));
@@ -77,7 +76,7 @@ class Answer final : public Exchange {
     return begin([request](Connection& c) { c.begin_websocket(request); });
   }
   void on_leave(std::function<void()> call) override {
-    asio::post(state_->io, [c = weak_, call = std::move(call)]() mutable {
+    state_->post([c = weak_, call = std::move(call)]() mutable {
       if (const auto open = c.lock())
         open->set_leave(std::move(call));
       else
@@ -95,12 +94,11 @@ class Answer final : public Exchange {
       --state_->streams;
       return nullptr;
     }
-    asio::post(state_->io, [c = connection_, how = std::move(how)] { how(*c); });
+    state_->post([c = connection_, how = std::move(how)] { how(*c); });
     return std::make_shared<Stream>(state_, weak_);
   }
   void send(Reply r) {
-    asio::post(state_->io,
-               [c = connection_, r = std::move(r)]() mutable { c->write(std::move(r)); });
+    state_->post([c = connection_, r = std::move(r)]() mutable { c->write(std::move(r)); });
   }
   std::shared_ptr<State> state_;
   std::weak_ptr<Connection> weak_;

@@ -4,10 +4,8 @@
 #include <poll.h>
 
 #include <atomic>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -15,24 +13,18 @@
 #include <boost/beast/http/string_body.hpp>
 #include <deque>
 #include <limits>
-#include <map>
 #include <optional>
-#include <set>
 
-#include "apps/server/http.h"
+#include "apps/server/http_state.h"
 #include "apps/server/web_frames.h"
 #include "base/error.h"
 #include "base/names.h"
 
 namespace ebb::server {
 
-namespace asio = boost::asio;
 namespace http = boost::beast::http;
-using asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 using ErrorCode = boost::system::error_code;
-
-class Connection;
 
 inline bool is_line(std::string_view text) {
   return text.find_first_of(std::string_view("\r\n\0", 3)) == text.npos;
@@ -52,67 +44,12 @@ inline std::string header_text(int status, const Headers& headers) {
   return out;
 }
 
-using Bytes = std::shared_ptr<std::atomic<size_t>>;
-inline Bytes no_bytes() { return std::make_shared<std::atomic<size_t>>(0); }
-
-// Bytes of something among those of all, until the last who holds it lets go, on any thread.
-class ByteCount {
- public:
-  explicit ByteCount(Bytes all) : all_(std::move(all)) {}
-  ~ByteCount() { *all_ -= bytes_; }
-  ByteCount(const ByteCount&) = delete;
-  ByteCount& operator=(const ByteCount&) = delete;
-  size_t bytes() const { return bytes_; }
-  // Of all, with these.
-  size_t grow(size_t bytes) {
-    const size_t more = bytes - std::exchange(bytes_, bytes);
-    return all_->fetch_add(more) + more;
-  }
-
- private:
-  Bytes all_;
-  size_t bytes_ = 0;
-};
-
 // Of a stream, until its peer has taken it.
 struct Message {
   std::string bytes;
   bool is_text = true;
   std::shared_ptr<ByteCount> own = {}, large = {};  // among those of the stream, of all streams
 };
-
-struct OfAddress {
-  size_t connections = 0;
-  Bytes answers = no_bytes();  // that wait
-};
-
-struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
-  State(const Limits& l, HttpHandler h) : limits(l), handler(std::move(h)) {}
-
-  asio::io_context io{1};
-  asio::executor_work_guard<asio::io_context::executor_type> guard{io.get_executor()};
-  Limits limits;
-  HttpHandler handler;
-  std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
-  std::set<Connection*> connections;
-  std::map<std::string, OfAddress> of_address;
-  std::atomic<size_t> streams = 0;
-  const Bytes body_bytes = no_bytes(), large_bytes = no_bytes(), answer_bytes = no_bytes();
-  bool finishing = false;
-  asio::steady_timer last{io}, again{io};
-
-  void listen(const std::string& address, uint16_t port);
-  void accept(tcp::acceptor& from);
-  Bytes joined(Connection* c, const std::string& address);
-  void left(Connection* c, const std::string& address);
-  void finish(std::chrono::milliseconds time);
-  void close_all();
-  void check_finished() {
-    if (finishing && connections.empty()) guard.reset(), last.cancel(), again.cancel();
-  }
-};
-
-using State = HttpServer::State;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:

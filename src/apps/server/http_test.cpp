@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <list>
 #include <thread>
 
 #include "support/test_server.h"
@@ -56,6 +57,37 @@ nlohmann::json slow_job(const std::string& id) {
 bool comes_to(const std::function<bool()>& what) {
   for (int i = 0; i < 400 && !what(); ++i) std::this_thread::sleep_for(milliseconds(10));
   return what();
+}
+
+// What a server is made of holds each other; an exchange that outlives it may not keep all of it.
+TEST(http, answer_and_stream_that_outlive_the_server__leave_nothing_of_it) {
+  const auto held = std::make_shared<int>();
+  std::shared_ptr<server::Exchange> silent, answered;
+  std::shared_ptr<server::EventStream> stream;
+  {
+    server::HttpServer http({"127.0.0.1"}, 0, {},
+                            {.admit = [](const auto&) { return server::Admission{}; },
+                             .handle =
+                                 [&, held](const auto& request, const auto& exchange) {
+                                   (request->path == "/silent" ? silent : answered) = exchange;
+                                   if (request->path == "/stream") stream = exchange->stream();
+                                   if (request->path == "/last") http.finish(milliseconds(50));
+                                 },
+                             .fault = [](int, const auto&) { return server::Reply{}; }});
+    const std::jthread runs([&] { http.run(); });
+    std::list<Wire> wires;
+    for (const char* path : {"/silent", "/stream", "/last"}) {
+      wires.emplace_back(http.port());
+      wires.back().send(http_request("GET", path, ""));
+      std::this_thread::sleep_for(milliseconds(50));
+    }
+  }
+  ASSERT_TRUE(silent && answered && stream);
+  EXPECT_GT(held.use_count(), 1);
+  answered->reply({});
+  stream->send("x");
+  silent = answered = nullptr, stream = nullptr;
+  EXPECT_EQ(held.use_count(), 1);
 }
 
 }  // namespace

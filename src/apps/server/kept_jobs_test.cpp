@@ -56,6 +56,7 @@ TEST(kept_jobs, settings_that_no_request_may_have__leave_the_file_and_say_which)
            {"clip_skip", 65, "clip_skip: must be from 0 to 64"},
            {"size", "100000x64", "size: must be from 1 to 4096 (got 100000)"},
            {"size", "60x60", "multiples of 8"},
+           {"strength", 1e21, "strength: must lie in [0, 1] (got 1e+21)"},
            {"hires", "8:latent", ""},
            {"outpaint", "8000,8000,8000,8000", "outpaint: makes 16064x16064 pixels"}}) {
     Folder folder;

@@ -67,12 +67,34 @@ TEST_F(NativeServer, events__tell_the_whole_way_and_go_on_from_an_id) {
   }
   EXPECT_NE(wire.read.find("\"preview_id\":"), std::string::npos);
   Wire later(server_.port());
-  later.send(http_request("GET", "/ebb/v1/events", "", "Last-Event-ID: 2\r\n"));
+  const int64_t first = std::stoll(wire.read.substr(wire.read.find("id: ") + 4));
+  later.send(http_request("GET", "/ebb/v1/events", "", str("Last-Event-ID: ", first + 2, "\r\n")));
   ASSERT_TRUE(later.until("event: done"));
   EXPECT_EQ(later.read.find("event: state"), std::string::npos);
   EXPECT_EQ(later.read.find("event: queued"), std::string::npos);
-  const json state = server_.get("/ebb/v1/state?since=0").json();
+  const json state = server_.get(str("/ebb/v1/state?since=", first)).json();
   EXPECT_EQ(state["events"][0]["event"], "queued");
+}
+
+// As many events as the other process had are told: none of them may be taken for those it missed.
+TEST(server_restart, client_that_goes_on_from_an_earlier_process__gets_the_state) {
+  const Folder folder;
+  int64_t seen = 0;
+  for (int process = 0; process < 2; ++process) {
+    TestServer s(folder.path());
+    auto& queue = s.service().queue();
+    if (process == 0) {
+      for (int i = 0; i < 3; ++i) queue.tell("model", {{"name", "x"}});
+      seen = queue.last_event();
+      continue;
+    }
+    for (int i = 0; i < 6; ++i) queue.tell("model", {{"name", "y"}});
+    Wire wire(s.port());
+    wire.send(http_request("GET", "/ebb/v1/events", "", str("Last-Event-ID: ", seen, "\r\n")));
+    ASSERT_TRUE(wire.until("event: state")) << wire.read;
+    EXPECT_EQ(wire.read.find("event: model"), std::string::npos) << wire.read;
+    EXPECT_TRUE(s.get(str("/ebb/v1/state?since=", seen)).json()["events"].is_null());
+  }
 }
 
 TEST_F(NativeServer, queue__is_reordered_and_cancelled_and_skipped) {

@@ -80,6 +80,10 @@ Reply render_fault(const HttpFault& f, const Request&) {
   return out;
 }
 
+std::string event_text(std::string_view name, std::string_view data) {
+  return str("event: ", name, "\ndata: ", data, "\n\n");
+}
+
 std::optional<std::vector<std::string>> matched(std::string_view pattern, std::string_view path) {
   std::vector<std::string> out;
   const auto next = [](std::string_view& text) {

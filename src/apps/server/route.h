@@ -76,6 +76,9 @@ void guarded(const Route& route, const Call& call);
 // {"error":{"code","message","field"}}, as the native protocol has it.
 Reply render_fault(const HttpFault& fault, const Request& request);
 
+// An event of a stream (text/event-stream); `data` has one line.
+std::string event_text(std::string_view name, std::string_view data);
+
 // The parts of `path` for the {} of a pattern; none: it is not of this pattern.
 std::optional<std::vector<std::string>> matched(std::string_view pattern, std::string_view path);
 

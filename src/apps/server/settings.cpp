@@ -340,6 +340,8 @@ void check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_s
   within("first_image", o.first_image, 0, int64_t{1} << 40);
   within("clip_skip", o.clip_skip, 0, most_clip_skip);
   if (!std::isfinite(o.generate.guidance)) fail_field("guidance", "must be a number");
+  if (!(o.modes.strength >= 0 && o.modes.strength <= 1))
+    fail_field("strength", "must lie in [0, 1] (got ", o.modes.strength, ")");
   ImageSize size;
   try {
     size = cli::image_size(o.size, "serve");

@@ -42,7 +42,7 @@ std::string new_id(uint64_t seed, const std::string& tag) {
   return str(text, '-', seed, '-', tag.empty() ? random_text(8) : tag);
 }
 
-std::string_view tag_of(std::string_view id) { return id.substr(id.rfind('-') + 1); }
+std::string_view tag_in(std::string_view id) { return id.substr(id.rfind('-') + 1); }
 
 // The names that new_id() gives.
 bool is_id(std::string_view stem) {
@@ -98,12 +98,12 @@ void Store::read_folder() {
 
 void Store::insert(const StoredPicture& p) {
   pictures_[p.id] = p;
-  if (p.kept) tags_.emplace(tag_of(p.id), p.id);
+  if (p.kept) tags_.emplace(tag_in(p.id), p.id);
 }
 
 void Store::erase(const std::string& id) {
   pictures_.erase(id), thumbs_.erase(id), facts_.erase(id);
-  tags_.erase({std::string(tag_of(id)), id});
+  tags_.erase({std::string(tag_in(id)), id});
   const auto at = memory_.find(id);
   if (at == memory_.end()) return;
   memory_bytes_ -= at->second.bytes.size();

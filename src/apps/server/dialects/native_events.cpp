@@ -21,8 +21,8 @@ Json state_json(Service& s) {
           {"jobs", jobs_json(s.queue().all())}};
 }
 
-std::string event_text(const Event& e) {
-  return str("id: ", e.number, "\nevent: ", e.name, "\ndata: ", e.text, "\n\n");
+std::string numbered_text(const Event& e) {
+  return str("id: ", e.number, '\n', event_text(e.name, e.text));
 }
 
 bool is_state(const std::shared_ptr<const Event>& e) { return e->name == "state"; }
@@ -63,8 +63,8 @@ class Feed : public std::enable_shared_from_this<Feed> {
 
   // Under the lock. False: no more is to be sent now.
   bool send(const Event& e) {
-    if (e.name == "bye") return end(event_text(e));
-    const Sent sent = to_->send(event_text(e));
+    if (e.name == "bye") return end(numbered_text(e));
+    const Sent sent = to_->send(numbered_text(e));
     if (sent == Sent::refused) return end(error_text());
     is_behind_ |= sent == Sent::behind;
     if (sent == Sent::behind)
@@ -81,7 +81,7 @@ class Feed : public std::enable_shared_from_this<Feed> {
   static std::string error_text() {
     const HttpFault why(503, "too_much_waits",
                         "too much waits for the clients that read events; come again in a while");
-    return str("event: error\ndata: ", render_fault(why, {}).body, "\n\n");
+    return event_text("error", render_fault(why, {}).body);
   }
 
   void later() {

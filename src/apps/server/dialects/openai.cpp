@@ -159,8 +159,8 @@ Reply whole_answer(Service& s, const JobView& v, const Wanted& w) {
 }
 
 // ---- streams
-std::string event_text(const Json& data) {
-  return str("event: ", data["type"].get<std::string>(), "\ndata: ", json_text(data), "\n\n");
+std::string typed_text(const Json& data) {
+  return event_text(data["type"].get<std::string>(), json_text(data));
 }
 
 Json error_event(const HttpFault& f) {
@@ -216,7 +216,7 @@ class Partials : public std::enable_shared_from_this<Partials> {
                  {"partial_image_index", sent_},
                  {"created_at", static_cast<int64_t>(unix_time())}};
     data.update(facts_of(wanted_));
-    sent_ += to_->send(event_text(data)) == Sent::yes;
+    sent_ += to_->send(typed_text(data)) == Sent::yes;
   }
   void finish(const JobView& v) {
     const std::lock_guard lock(mutex_);
@@ -232,12 +232,12 @@ class Partials : public std::enable_shared_from_this<Partials> {
                      {"created_at", static_cast<int64_t>(unix_time())},
                      {"usage", usage()}};
         data.update(facts_of(wanted_));
-        last += event_text(data);
+        last += typed_text(data);
       }
     } catch (const HttpFault& f) {
-      last += event_text(error_event(f));
+      last += typed_text(error_event(f));
     } catch (const std::exception& e) {
-      last += event_text(error_event({500, "internal", str("serve: ", e.what())}));
+      last += typed_text(error_event({500, "internal", str("serve: ", e.what())}));
     }
     to_->close(std::move(last));
   }
