@@ -365,8 +365,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     out_ = std::move(sent_.bytes), written_ = 0;
     if (!frames_) return write_out(&Connection::write_event);
     arm(state_->limits.write_stall);
-    frames_->write(out_, sent_.is_text, [self = shared_from_this()](ErrorCode e, size_t) {
-      e ? self->close() : self->write_event();
+    frames_->write(out_, sent_.is_text, [self = weak_from_this()](ErrorCode e, size_t) {
+      if (const auto c = self.lock()) e ? c->close() : c->write_event();
     });
   }
   void ping_later() {
@@ -376,14 +376,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (e || !c || c->writing_ || !c->socket_.is_open()) return;
       if (!c->frames_) return c->send_event({": ping\n\n"});
       c->arm(c->state_->limits.write_stall);
-      c->frames_->ping([c](ErrorCode failed) {
-        if (failed) return c->close();
-        if (!c->writing_) c->ping_later();
+      c->frames_->ping([self](ErrorCode failed) {
+        const auto still = self.lock();
+        if (!still) return;
+        if (failed) return still->close();
+        if (!still->writing_) still->ping_later();
       });
     });
   }
 
-  // ---- WebSockets
+  // ---- WebSockets: frames that wait for others hold their connection weakly, as behind a goodbye
+  // they may wait for as long as it lives.
   void read_frames() {
     frames_->read([self = shared_from_this()](ErrorCode e, size_t) {
       e ? self->close() : self->read_frames();
@@ -392,7 +395,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close_frames() {
     writing_ = true;
     arm(std::chrono::seconds(1));
-    frames_->close(reason_, [self = shared_from_this()](ErrorCode) { self->close(); });
+    frames_->close(reason_, [self = weak_from_this()](ErrorCode) {
+      if (const auto c = self.lock()) c->close();
+    });
   }
 
   std::shared_ptr<State> state_;
