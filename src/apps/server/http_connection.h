@@ -388,8 +388,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // ---- WebSockets: frames that wait for others hold their connection weakly, as behind a goodbye
   // they may wait for as long as it lives.
   void read_frames() {
-    frames_->read([self = shared_from_this()](ErrorCode e, size_t) {
-      e ? self->close() : self->read_frames();
+    frames_->read([self = weak_from_this()](ErrorCode e, size_t) {
+      if (const auto c = self.lock()) e ? c->close() : c->read_frames();
     });
   }
   void close_frames() {
