@@ -20,6 +20,9 @@
 
 namespace ebb::testing {
 
+// More bytes than the system keeps for a peer that does not read.
+inline constexpr size_t beyond_socket_buffers = size_t{24} << 20;
+
 struct HttpAnswer {
   int status = 0;  // 0: the connection was closed without one
   std::string head, body;

@@ -13,9 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// More than the system keeps for a peer that does not read.
-constexpr size_t large = size_t{24} << 20;
-
 // The HTTP layer alone: /large is answered with so much, all else with a letter.
 class Answers {
  public:
@@ -24,7 +21,7 @@ class Answers {
               {.admit = [](const server::Request&) { return server::Admission{}; },
                .handle =
                    [](auto request, const auto& exchange) {
-                     const size_t bytes = request->path == "/large" ? large : 1;
+                     const size_t bytes = request->path == "/large" ? beyond_socket_buffers : 1;
                      exchange->reply({.body = std::string(bytes, 'x')});
                    },
                .fault =
@@ -53,7 +50,7 @@ class Answers {
 TEST(server_answers, what_waits_for_its_readers__is_bounded_of_an_address_and_of_all) {
   for (const bool of_all : {false, true}) {
     server::Limits limits;
-    (of_all ? limits.answers : limits.answers_of_address) = 2 * large;
+    (of_all ? limits.answers : limits.answers_of_address) = 2 * beyond_socket_buffers;
     const Answers s(limits);
     std::vector<std::unique_ptr<Wire>> readers;
     size_t refused = 0;
@@ -63,7 +60,8 @@ TEST(server_answers, what_waits_for_its_readers__is_bounded_of_an_address_and_of
     }
     EXPECT_EQ(refused, 10u) << "two wait";
     EXPECT_EQ(s.status_of("/small"), 200);
-    EXPECT_EQ(readers[0]->answer().body.size(), large) << "nothing of it is missing";
+    EXPECT_EQ(readers[0]->answer().body.size(), beyond_socket_buffers)
+        << "nothing of it is missing";
     EXPECT_EQ(s.status_of("/large"), 200) << "the other one waits, and this one";
     EXPECT_EQ(s.status_of("/large"), 200) << "it counts no more";
   }
@@ -81,7 +79,7 @@ TEST(server_answers, answer_of_any_size__is_given_where_none_waits) {
 
 TEST(server_answers, reader_that_stops__is_closed_and_counts_no_more) {
   server::Limits limits;
-  limits.answers_of_address = large;
+  limits.answers_of_address = beyond_socket_buffers;
   limits.write_stall = milliseconds(300);
   const Answers s(limits);
   const auto stopped = s.reader();
@@ -94,7 +92,7 @@ TEST(server_answers, reader_that_stops__is_closed_and_counts_no_more) {
   EXPECT_EQ(status, 200);
   while (stopped->more()) {
   }
-  EXPECT_LT(stopped->read.size(), large);
+  EXPECT_LT(stopped->read.size(), beyond_socket_buffers);
 }
 
 }  // namespace ebb::testing

@@ -56,9 +56,6 @@ class Streams {
   std::jthread thread_;
 };
 
-// More than the system keeps for a peer that does not read.
-constexpr size_t large = size_t{24} << 20;
-
 std::vector<std::pair<int64_t, std::string>> events_in(const std::string& text) {
   std::vector<std::pair<int64_t, std::string>> out;
   for (size_t at = 0; (at = text.find("id: ", at)) != text.npos; ++at) {
@@ -121,7 +118,8 @@ TEST(event_streams, what_waits_for_one__is_bounded_and_it_is_told_when_all_is_ta
   Streams s(limits);
   Wire reader(s.port());
   const auto stream = s.opened(reader);
-  ASSERT_EQ(stream->send(std::string(large, 'x')), Sent::yes) << "of any size, if nothing waits";
+  ASSERT_EQ(stream->send(std::string(beyond_socket_buffers, 'x')), Sent::yes)
+      << "of any size, if nothing waits";
   EXPECT_EQ(stream->send("y"), Sent::behind);
   std::atomic<bool> taken = false;
   stream->when_taken([&] { taken = true; });
@@ -130,27 +128,28 @@ TEST(event_streams, what_waits_for_one__is_bounded_and_it_is_told_when_all_is_ta
   ASSERT_TRUE(reader.until(std::string(1000, 'x')));
   size_t read = 0;
   while (!taken && reader.more()) read += std::exchange(reader.read, "").size();
-  EXPECT_GT(read, large / 4) << "the system keeps the rest";
+  EXPECT_GT(read, beyond_socket_buffers / 4) << "the system keeps the rest";
   EXPECT_EQ(stream->send("the next"), Sent::yes);
   EXPECT_TRUE(reader.until("the next"));
 }
 
 TEST(event_streams, large_messages_of_all__are_bounded) {
   server::Limits limits;
-  limits.streams_bytes = large + large / 2;
+  limits.streams_bytes = beyond_socket_buffers + beyond_socket_buffers / 2;
   Streams s(limits);
   Wire second(s.port());
   const auto b = s.opened(second);
   {
     Wire first(s.port());
     const auto a = s.opened(first);
-    ASSERT_EQ(a->send(std::string(large, 'x')), Sent::yes);
-    EXPECT_EQ(b->send(std::string(large, 'x')), Sent::refused);
+    ASSERT_EQ(a->send(std::string(beyond_socket_buffers, 'x')), Sent::yes);
+    EXPECT_EQ(b->send(std::string(beyond_socket_buffers, 'x')), Sent::refused);
     EXPECT_EQ(b->send("small ones pass"), Sent::yes);
     ASSERT_TRUE(second.until("small ones pass"));
   }
   ASSERT_TRUE(s.left_become(1));
-  EXPECT_EQ(b->send(std::string(large, 'x')), Sent::yes) << "what the first left behind is free";
+  EXPECT_EQ(b->send(std::string(beyond_socket_buffers, 'x')), Sent::yes)
+      << "what the first left behind is free";
 }
 
 TEST(event_streams, websocket_that_is_closed_for_a_reason__is_told_it) {
