@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Measures `ebb serve` with the engine of tests: what the server itself costs.
+"""Measures `ebb serve` with the engine of tests: what the server itself costs; and with a
+checkpoint on a device (bench/serve_model.py).
 
-    python bench/serve.py                          # all but the soak, a minute
+    python bench/serve.py                          # all but the soak and the model's, a minute
     python bench/serve.py --cases overhead start
     python bench/serve.py --cases soak --minutes 10
+    python bench/serve.py --model models/sd15.safetensors --side 512
 
 Prints a table, and appends JSON lines to bench/results/serve.jsonl. A figure that is over its limit
 (of docs/server.md) is marked; the exit code is 0 only if each case ran. Limits of time are not
@@ -23,6 +25,7 @@ import sys
 import tempfile
 import time
 
+import serve_model
 import serve_soak
 from serve_client import Client, Held, ServeProgram, job, request_text, row, serving
 
@@ -285,7 +288,8 @@ def case_soak(args):
     yield from serve_soak.soak(args.program, args.minutes)
 
 
-CASES = {name[5:]: case for name, case in globals().items() if name.startswith("case_")}
+CASES, MODEL_CASES = ({name[5:]: case for name, case in names.items() if name.startswith("case_")}
+                      for names in (globals(), vars(serve_model)))
 
 
 def machine():
@@ -298,16 +302,22 @@ def machine():
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", nargs="+", choices=CASES,
-                        default=[name for name in CASES if name != "soak"])
+    parser.add_argument("--cases", nargs="+", choices=[*CASES, *MODEL_CASES])
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/ebb")
     parser.add_argument("--minutes", type=float, default=10, help="of the soak")
+    parser.add_argument("--model", type=pathlib.Path, help="of the cases model_*, its path")
+    parser.add_argument("--side", type=int, default=512, help="of the model's pictures, in pixels")
+    parser.add_argument("--steps", type=int, default=20, help="of the model's pictures")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "bench/results/serve.jsonl")
     args = parser.parse_args()
+    cases = {**CASES, **MODEL_CASES}
+    args.cases = args.cases or (MODEL_CASES if args.model else [c for c in CASES if c != "soak"])
+    if not args.model and (wanted := [c for c in args.cases if c in MODEL_CASES]):
+        parser.error(f"--model FILE is missing, for {', '.join(wanted)}")
     failed, facts = False, {"machine": machine(), "time": time.strftime("%F %H:%M")}
     for name in args.cases:
         try:
-            for r in CASES[name](args):
+            for r in cases[name](args):
                 judged = r.get("others_cores", 0) <= MOST_OTHERS
                 over = judged and r["limit"] is not None and r["value"] > r["limit"]
                 limit = "" if r["limit"] is None else f"at most {r['limit']:g}"

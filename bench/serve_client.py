@@ -22,8 +22,8 @@ def row(name, value, unit, limit=None, **others):
     return {"name": name, "value": round(value, 3), "unit": unit, "limit": limit, **others}
 
 
-def serving(program, step_ms=0, *flags, engine="fake", files=None):
-    return ServeProgram(program, "--quiet", *flags, step_ms=step_ms, engine=engine, files=files)
+def serving(program, step_ms=0, *flags, engine="fake", **others):
+    return ServeProgram(program, "--quiet", *flags, step_ms=step_ms, engine=engine, **others)
 
 
 class Client:

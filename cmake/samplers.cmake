@@ -11,7 +11,7 @@ set_target_properties(ebb_sampler_objects PROPERTIES POSITION_INDEPENDENT_CODE O
 target_include_directories(ebb_sampler_objects
                            PUBLIC src include ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(ebb_sampler_objects PRIVATE ebb_options nlohmann_json::nlohmann_json)
-ebb_precompile(ebb_sampler_objects)
+ebb_precompile(ebb_sampler_objects PROJECT diffusion/solver/run.h diffusion/solver/formulas.h)
 
 foreach(kind STATIC SHARED)
   string(TOLOWER ${kind} suffix)

@@ -19,8 +19,7 @@ set_source_files_properties(
 function(ebb_test_program name engine)
   add_executable(${name} ${ARGN} ${support_sources})
   target_include_directories(${name} PRIVATE tests)
-  math(EXPR level "${EBB_OPTIMIZE} - 1") # compiles in two thirds of the time
-  target_compile_options(${name} PRIVATE -O${level})
+  target_compile_options(${name} PRIVATE ${ebb_optimize_tests})
   target_link_libraries(${name} PRIVATE ${engine} ebb_options GTest::gtest_main
                                         nlohmann_json::nlohmann_json)
   ebb_precompile(${name} <gtest/gtest.h> <nlohmann/json.hpp>)
@@ -90,6 +89,7 @@ elseif(test_sources)
   ebb_test_program(ebb_app_tests ebb_apps ${app_tests} ${support}/program.cpp)
   add_dependencies(ebb_app_tests ebb)
   ebb_test_program(ebb_tests ebb_engine ${test_sources})
+  ebb_precompile(ebb_tests PROJECT models/model.h pipeline/text_to_image.h train/loop.h)
   add_dependencies(ebb_tests ebb stand_in_torch fake_nccl rank_program)
   if(EBB_CUDA)
     ebb_cuda_tests(ebb_tests)

@@ -16,9 +16,9 @@ def free_port():
 
 class ServeProgram:
     """With a folder of its own; it can be killed and started again at the same port. `files`: of
-    its models, by name."""
+    its models, by name; `models`: another folder of them."""
 
-    def __init__(self, program, *flags, engine="fake", step_ms=40, files=None):
+    def __init__(self, program, *flags, engine="fake", step_ms=40, files=None, models=None):
         self.folder = tempfile.TemporaryDirectory(prefix="ebb_serve_", ignore_cleanup_errors=True)
         root = Path(self.folder.name)
         for name in ["models", "out"]:
@@ -28,7 +28,7 @@ class ServeProgram:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self.command = [str(program), "serve", "--engine", engine, "--step-ms", str(step_ms),
-                        "--port", str(self.port), "--models", str(root / "models"),
+                        "--port", str(self.port), "--models", str(models or root / "models"),
                         "--out", str(root / "out"), *flags]
         self.log = open(root / "log", "wb")
         self.process = None

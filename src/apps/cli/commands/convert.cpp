@@ -109,7 +109,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
                  "a checkpoint (.safetensors, .ckpt, .pt, .bin), or a folder of diffusers");
   add_positional(app, "OUT", o->out, "a .safetensors file, or a new folder for diffusers' layout");
   add_flags(app, fields_of(*o));
-  return [o, &app] {
+  return [o] {
     check_choices(*o, [](std::string_view field) { return str("convert: unknown ", field); });
     return run(*o);
   };

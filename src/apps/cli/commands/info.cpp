@@ -355,7 +355,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
       "a file of tensors (.safetensors, .ckpt, .pt, .pth, .bin, .index.json), a folder of "
       "diffusers or of a training run");
   add_flags(app, fields_of(*o));
-  return [o, &app] {
+  return [o] {
     require(o->variant.empty() || std::filesystem::is_directory(o->file),
             "info: --variant is of folders of diffusers (", o->variant, ")  ", o->file);
     if (is_pipeline(*o)) {

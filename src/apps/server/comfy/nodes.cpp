@@ -164,7 +164,8 @@ std::vector<Value> load_image(const NodeInputs& in) {
 
 // ---- texts
 std::vector<Value> encode_text(const NodeInputs& in) {
-  return {std::make_shared<const TextValue>(in.text("text"), in.value<ClipValue>("clip"))};
+  return {
+      std::make_shared<const TextValue>(TextValue{in.text("text"), in.value<ClipValue>("clip")})};
 }
 
 std::vector<Value> set_last_layer(const NodeInputs& in) {

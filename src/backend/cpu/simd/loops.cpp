@@ -7,18 +7,25 @@
 #include "backend/cpu/simd/math.h"
 #include "backend/cpu/simd/vectors.h"
 
+// No element is written that a later pass of the loop reads.
+#ifdef __clang__
+#define EBB_VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define EBB_VECTOR_LOOP _Pragma("GCC ivdep")
+#endif
+
 namespace ebb::cpu {
 namespace {
 
 // An output may be the very memory of an input: each element is read before it is written.
 template <class F>
 void loop1(float* d, const float* a, int64_t n, F f) {
-#pragma GCC ivdep
+  EBB_VECTOR_LOOP
   for (int64_t i = 0; i < n; ++i) d[i] = f(a[i]);
 }
 template <class F>
 void loop2(float* d, const float* a, const float* b, int64_t n, F f) {
-#pragma GCC ivdep
+  EBB_VECTOR_LOOP
   for (int64_t i = 0; i < n; ++i) d[i] = f(a[i], b[i]);
 }
 
@@ -31,7 +38,7 @@ void map2(float* d, const float* a, const float* b, const float*, int64_t n) {
   loop2(d, a, b, n, F);
 }
 void map_select(float* d, const float* c, const float* a, const float* b, int64_t n) {
-#pragma GCC ivdep
+  EBB_VECTOR_LOOP
   for (int64_t i = 0; i < n; ++i) d[i] = c[i] != 0.0f ? a[i] : b[i];
 }
 

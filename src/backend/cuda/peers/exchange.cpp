@@ -44,7 +44,7 @@ struct Round {
 
 std::vector<Round> rounds_of(std::vector<Parts> operands, int64_t slot_bytes) {
   const auto is_small = [&](const Parts& p) { return 4 * p.part * p.size() < slot_bytes; };
-  std::ranges::stable_partition(operands, is_small);
+  std::stable_partition(operands.begin(), operands.end(), is_small);
   std::vector<Round> rounds;
   for (const Parts& p : operands)
     for (int64_t begin = 0; begin < p.part;) {

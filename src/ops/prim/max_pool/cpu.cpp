@@ -18,7 +18,8 @@ void pool_row(const PoolGeometry& g, const T* x, T* y) {
 #pragma omp simd
       for (int64_t c = 0; c < g.c; ++c) {
         const float v = static_cast<float>(from[c]), most = static_cast<float>(to[c]);
-        to[c] = static_cast<T>((v > most) | (v != v) ? v : most);  // not a number wins, as in torch
+        const bool wins = (v > most) | (v != v);  // also what is not a number, as in torch
+        to[c] = static_cast<T>(wins ? v : most);
       }
     }
   }
