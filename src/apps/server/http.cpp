@@ -65,23 +65,23 @@ void HttpServer::State::left(Connection* c, const std::string& address) {
 void HttpServer::State::finish(std::chrono::milliseconds time) {
   if (std::exchange(finishing, true)) return;
   for (const auto& a : acceptors) a->close();
-  std::vector<std::shared_ptr<Connection>> open;
-  for (Connection* c : connections)  // but for those that are about to end
-    if (auto held = c->weak_from_this().lock()) open.push_back(std::move(held));
-  for (const auto& c : open) c->close_idle();
+  for (const auto& c : open()) c->close_idle();
   last.expires_after(time);
   last.async_wait([self = shared_from_this()](ErrorCode e) {
     if (!e) self->io.stop();
   });
-  open.clear();
   check_finished();
 }
 
 void HttpServer::State::close_all() {
-  std::vector<std::shared_ptr<Connection>> open;
-  for (Connection* c : connections)  // but for those that are about to end
-    if (auto held = c->weak_from_this().lock()) open.push_back(std::move(held));
-  for (const auto& c : open) c->close();
+  for (const auto& c : open()) c->close();
+}
+
+std::vector<std::shared_ptr<Connection>> HttpServer::State::open() const {
+  std::vector<std::shared_ptr<Connection>> out;
+  for (Connection* c : connections)
+    if (auto held = c->weak_from_this().lock()) out.push_back(std::move(held));
+  return out;
 }
 
 void HttpServer::State::remove(Connection* c) {
@@ -137,6 +137,7 @@ void HttpServer::run() {
       std::fprintf(stderr, "serve: a connection failed: %s\n", e.what());
     }
   }
+  state_->close_all();  // the peers of what is cut off are told at once
 }
 
 void HttpServer::finish(std::chrono::milliseconds time) {

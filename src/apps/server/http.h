@@ -114,7 +114,7 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   uint16_t port() const;
-  void run();  // until all is answered behind finish()
+  void run();  // until all is answered behind finish(), or its time is over: then all are closed
   // Any thread may call these. Accepts no more; what is not answered in this time is cut off.
   void finish(std::chrono::milliseconds time);
   void post(std::function<void()> call);  // on the thread of run()

@@ -84,6 +84,7 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   void left(Connection* c, const std::string& address);
   void finish(std::chrono::milliseconds time);
   void close_all();
+  std::vector<std::shared_ptr<Connection>> open() const;  // but for those that are about to end
   void check_finished() {
     if (finishing && connections.empty()) guard.reset(), last.cancel(), again.cancel();
   }

@@ -276,7 +276,7 @@ std::shared_ptr<Job> Queue::next() {
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return closed_ || task_ || !waiting_.empty(); });
-    if (closed_) return nullptr;
+    if (!task_ && closed_) return nullptr;
     if (!task_) break;
     auto task = std::exchange(task_, nullptr);
     lock.unlock();

@@ -72,8 +72,8 @@ class Queue {
   void tell(const std::string& name, const Json& data);
 
   // ---- the worker
-  // Has its thread do this before the next job; it may not throw. False: there are jobs, or another
-  // such task waits.
+  // Has its thread do this before the next job, or before it ends; it may not throw. False: there
+  // are jobs, another such task waits, or it is closed.
   bool run_idle(std::function<void()> task);
   // Waits; null once it is closed.
   std::shared_ptr<Job> next();
@@ -140,7 +140,8 @@ class Queue {
   // and taken by the Ending that holds it.
   std::vector<std::function<void()>> calls_;
   std::function<void(const JobView&)> forgets_;
-  std::function<void()> task_;       // of run_idle()
+  // Of run_idle(). It may hold a request that waits for its answer: it is run behind close(), too.
+  std::function<void()> task_;
   std::function<void()> none_runs_;  // of when_none_runs()
   bool closed_ = false, keeps_all_ = false;
   EventLog events_;
