@@ -11,10 +11,10 @@
 namespace ebb::server {
 namespace {
 
-constexpr size_t most_depth = 32, most_tokens = 200'000;
+constexpr size_t most_depth = 32, most_tokens = 200'000, most_names = 2048;
 
 void check_size(std::string_view text) {
-  size_t depth = 0, tokens = 0;
+  size_t depth = 0, tokens = 0, names[most_depth + 1] = {};  // names of the object at each depth
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -24,7 +24,9 @@ void check_size(std::string_view text) {
       continue;
     }
     if (c == '"') in_string = true;
-    if (c == '[' || c == '{') ++depth;
+    if (c == '[' || c == '{') names[std::min(++depth, most_depth)] = 0;
+    if (c == ':' && ++names[std::min(depth, most_depth)] > most_names)
+      throw HttpFault(400, "bad_json", str("JSON: an object of more than ", most_names, " names"));
     if ((c == ']' || c == '}') && depth > 0) --depth;
     if (c == '[' || c == '{' || c == ',') ++tokens;
     if (depth > most_depth)
@@ -103,6 +105,11 @@ std::optional<bool> JsonReader::truth(const std::string& name) {
     if (word == "true" || word == "false") return word == "true";
   }
   fail_field(name, "must be true or false");
+}
+
+const Json* JsonReader::given(const std::string& name) {
+  const Json* value = any(name);
+  return value && (value->empty() || *value == "") ? nullptr : value;
 }
 
 const Json* JsonReader::array(const std::string& name) {

@@ -8,7 +8,7 @@
 namespace ebb::server {
 namespace {
 
-constexpr size_t most_bytes = size_t{1} << 20;
+constexpr size_t most_bytes = size_t{1} << 20, most_options = 1000;
 
 // What clients look for.
 Json usual() {
@@ -44,6 +44,8 @@ Options::Options(std::string file) : file_(std::move(file)), options_(usual()) {
       Json::parse(io::read_whole_file(file_, "serve: --options", most_bytes), nullptr, false);
   require(kept.is_object(), "serve: --options holds no JSON object  ", file_);
   options_.update(kept);
+  require(options_.size() <= most_options, "serve: --options: more than ", most_options,
+          " options (got ", options_.size(), ")  ", file_);
 }
 
 Json Options::all() const {
@@ -61,6 +63,9 @@ void Options::set(const Json& changes) {
   const std::lock_guard lock(mutex_);
   Json next = options_;
   next.update(changes);
+  if (next.size() > most_options)
+    throw HttpFault(413, "too_large",
+                    str("options: more than ", most_options, " (got ", next.size(), ")"));
   const std::string text = json_text(next);
   if (text.size() > most_bytes)
     throw HttpFault(413, "too_large", str("options: more than ", most_bytes, " bytes"));

@@ -17,7 +17,8 @@ class Options {
 
   Json all() const;
   Json get(std::string_view name) const;  // null where it is not set
-  // Those of `changes`; unknown ones are kept, too. Throws HttpFault 413 for too many bytes.
+  // Those of `changes`; unknown ones are kept, too. Throws HttpFault 413 for more than 1,000
+  // options, as each job looks through them, or too many bytes.
   void set(const Json& changes);
 
  private:
