@@ -58,11 +58,6 @@ std::vector<Field> plain_fields(cli::GenerateFlags& o) {
   return out;
 }
 
-std::string png_setting(const Tensor& pixels, std::vector<JobInput>& inputs, std::string field) {
-  inputs.push_back({field, io::encode_png(pixels)});
-  return field;
-}
-
 // What may stand behind the name of a file: (:number){0,2}(:lbw=...)?
 bool are_numbers(std::string_view rest) {
   for (int numbers = 0; !rest.empty(); ++numbers) {
@@ -249,14 +244,20 @@ void SettingsBuilder::set_hires(const std::string& text, const std::string& fiel
 
 void SettingsBuilder::picture(const std::string& name, const Tensor& pixels) {
   std::erase_if(spec_.inputs, [&](const JobInput& i) { return i.field == name; });
-  const std::string held = png_setting(pixels, spec_.inputs, name);
+  add_input(name, pixels, name);
   spec_.given.insert(name);
   spec_.shown[name] = str("[", pixels.shape()[1], "x", pixels.shape()[0], "]");
   if (name == "init") init_ = {.height = pixels.shape()[0], .width = pixels.shape()[1]};
   // The queue writes it into a file, whose name takes the place of this.
-  if (name == "init") spec_.flags.modes.init = held;
-  if (name == "mask") spec_.flags.modes.mask = held;
-  if (name == "image") spec_.upscale.image = held;
+  if (name == "init") spec_.flags.modes.init = name;
+  if (name == "mask") spec_.flags.modes.mask = name;
+  if (name == "image") spec_.upscale.image = name;
+}
+
+void SettingsBuilder::add_input(const std::string& name, const Tensor& pixels,
+                                const std::string& field) {
+  check_count(field, spec_.inputs.size() + 1);
+  spec_.inputs.push_back({name, io::encode_png(pixels)});
 }
 
 void SettingsBuilder::control(const Json& unit) {
@@ -270,9 +271,8 @@ void SettingsBuilder::control(const Json& unit) {
     if (kind.find(sign) != kind.npos) fail_field(field, "unknown kind");
   auto& c = spec_.flags.control;
   c.control_model.texts.push_back(source_.catalogue.find(FileKind::control, model, field).path);
-  const std::string held =
-      png_setting(decoded_picture(picture_bytes(*image, field, &source_.store), field),
-                  spec_.inputs, str("control", c.control.texts.size()));
+  const std::string held = str("control", c.control.texts.size());
+  add_input(held, decoded_picture(picture_bytes(*image, field, &source_.store), field), field);
   c.control.texts.push_back(str(kind, "=", held, ":", number_text(r.number("strength").value_or(1)),
                                 ":", number_text(r.number("start").value_or(0)), ":",
                                 number_text(r.number("end").value_or(1))));
@@ -355,6 +355,11 @@ void check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_s
     fail_field("size", "has more than ", most_pixels, " pixels");
   if (size.height % size_multiple != 0 || size.width % size_multiple != 0)
     fail_field("size", "sides must be multiples of ", size_multiple, " (got ", o.size, ")");
+}
+
+void check_count(const std::string& field, size_t pictures) {
+  if (pictures > most_pictures)
+    fail_field(field, "a request may bring at most ", most_pictures, " pictures");
 }
 
 void check_pixels(const std::string& field, double height, double width) {

@@ -44,7 +44,7 @@ class SettingsBuilder {
   void set(const std::string& name, const Json& value, const std::string& field = "");
   // Sides of protocols that round them down; one that is left open is the model's, or 512.
   ImageSize set_size(std::optional<int64_t> width, std::optional<int64_t> height);
-  // A picture of the request: init, mask, image.
+  // A picture of the request: init, mask, image. Of all, most_pictures.
   void picture(const std::string& name, const Tensor& pixels);
   // A control network with its picture: {"model","kind","image","strength","start","end"}.
   void control(const Json& unit);
@@ -60,6 +60,7 @@ class SettingsBuilder {
   void set_plain(const std::string& name, const Json& value, const std::string& field);
   std::string path_with_numbers(FileKind kind, const std::string& text, const std::string& field);
   void check_names() const;
+  void add_input(const std::string& name, const Tensor& pixels, const std::string& field);
   void check_tags() const;
 
   SettingsSource source_;
@@ -72,6 +73,8 @@ Json settings_description();
 // Throws HttpFault 422, naming the setting, for what no request may ask for, with a start image of
 // this size ({}: none), and an upscaler that has this scale of its own.
 void check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_scale);
+// Throws HttpFault 422 for more pictures than a request may bring along.
+void check_count(const std::string& field, size_t pictures);
 // Throws HttpFault 422 for a picture that would be too large.
 void check_pixels(const std::string& field, double height, double width);
 // "sampler": looked up by any name that a program uses, with a schedule behind it. Throws HttpFault

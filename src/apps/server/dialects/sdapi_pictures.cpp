@@ -123,8 +123,7 @@ void extra_batch(const Call& c, JsonReader& r) {
   const JobSpec spec = read_extras(c, r);
   const Json* images = r.array("imageList");
   if (!images || images->empty()) fail_field("imageList", "is missing");
-  constexpr size_t most = 17;
-  if (images->size() > most) fail_field("imageList", "more than ", most, " pictures");
+  check_count("imageList", images->size());
   const auto batch = std::make_shared<Batch>();
   for (const Json& one : *images) {
     if (!one.is_object()) fail_field("imageList", "must be a list of objects");
@@ -147,6 +146,7 @@ void detect(const Call& c, JsonReader& r) {
                                      r.integer("controlnet_threshold_b", -1, most).value_or(usual)};
   const Json* images = r.array("controlnet_input_images");
   if (!images || images->empty()) fail_field("controlnet_input_images", "No image selected");
+  check_count("controlnet_input_images", images->size());
   Json out = Json::array();
   for (const Json& one : *images) {
     if (!one.is_string()) fail_field("controlnet_input_images", "must be a list of texts");

@@ -1,0 +1,50 @@
+// What requests say: limits, values that stand for none, and settings that the server decides.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "apps/server/base64.h"
+#include "apps/server/fault.h"
+#include "apps/server/request_limits.h"
+#include "io/image.h"
+#include "support/pictures.h"
+#include "support/test_server.h"
+
+namespace ebb::testing {
+namespace {
+
+using nlohmann::json;
+
+class Requests : public ::testing::Test {
+ protected:
+  static json body(const json& changes) {
+    json out = {{"prompt", "fox"}, {"steps", 1}, {"width", 64}, {"height", 64}};
+    out.update(changes);
+    return out;
+  }
+  static std::string picture() { return server::base64(io::encode_png(gradient(16, 16, 3))); }
+  Folder folder_;
+  TestServer server_{folder_.path()};
+};
+
+}  // namespace
+
+TEST_F(Requests, pictures__are_bounded_in_number) {
+  server::SettingsBuilder builder(server_.service().source());
+  const Tensor pixels(DType::u8, {1, 1, 3});
+  for (size_t i = 0; i < server::most_pictures; ++i) builder.picture(str("p", i), pixels);
+  EXPECT_NO_THROW(builder.picture("p0", pixels)) << "in place of the one before";
+  EXPECT_THROW(builder.picture("one_more", pixels), server::HttpFault);
+  const json many(std::vector<std::string>(server::most_pictures + 1, picture()));
+  for (const auto& [route, field] : {std::pair{"/controlnet/detect", "controlnet_input_images"},
+                                     {"/sdapi/v1/extra-batch-images", "imageList"}}) {
+    json request = {{field, json::array()}};
+    for (const auto& image : many)
+      request[field].push_back(std::string(field) == "imageList" ? json{{"data", image}} : image);
+    const auto a = server_.post(route, request);
+    EXPECT_EQ(a.status, 422) << a.body;
+    EXPECT_NE(a.body.find("at most 17 pictures"), std::string::npos) << a.body;
+  }
+}
+
+}  // namespace ebb::testing
