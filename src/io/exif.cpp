@@ -36,7 +36,7 @@ int exif_orientation(std::span<const uint8_t> exif, std::string& problem) {
 Tensor upright(const Tensor& image, int orientation) {
   if (orientation == 1) return image;
   const int64_t h = image.shape()[0], w = image.shape()[1], c = image.shape()[2];
-  const bool transposed = orientation >= 5;
+  const bool transposed = orientation >= first_transposed;
   // Where row 0 and column 0 of the stored picture are seen: 1 top left, 2 top right, 3 bottom
   // right, 4 bottom left, 5 left top, 6 right top, 7 right bottom, 8 left bottom.
   const bool flip_y = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;

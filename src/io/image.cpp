@@ -5,6 +5,7 @@
 
 #include "io/file.h"
 #include "io/image_decoders.h"
+#include "io/image_size.h"
 #include "io/mask_file.h"
 
 namespace ebb::io {
@@ -43,13 +44,26 @@ bool starts_with(std::span<const uint8_t> bytes, size_t at, std::string_view mag
                     [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
-using Decoder = DecodedImage (*)(std::span<const uint8_t>, const std::string&, const ImageLimits&);
+struct Decoder {
+  DecodedImage (*decode)(std::span<const uint8_t>, const std::string&, const ImageLimits&);
+  ImageHeader (*header)(std::span<const uint8_t>, const std::string&);
+};
+constexpr Decoder png = {decode_png, png_header}, jpeg = {decode_jpeg, jpeg_header},
+                  webp = {decode_webp, webp_header};
 
-Decoder decoder_of(std::span<const uint8_t> bytes) {
-  if (starts_with(bytes, 0, "\x89PNG\r\n\x1a\n")) return decode_png;
-  if (starts_with(bytes, 0, "\xff\xd8\xff")) return decode_jpeg;
-  if (starts_with(bytes, 0, "RIFF") && starts_with(bytes, 8, "WEBP")) return decode_webp;
+// Null for other formats.
+const Decoder* decoder_of(std::span<const uint8_t> bytes) {
+  if (starts_with(bytes, 0, "\x89PNG\r\n\x1a\n")) return &png;
+  if (starts_with(bytes, 0, "\xff\xd8\xff")) return &jpeg;
+  if (starts_with(bytes, 0, "RIFF") && starts_with(bytes, 8, "WEBP")) return &webp;
   return nullptr;
+}
+
+const Decoder& known_decoder_of(std::span<const uint8_t> bytes, const std::string& name) {
+  const Decoder* out = decoder_of(bytes);
+  require(out != nullptr, "image: must be a PNG, JPEG or WebP file (", bytes.size(), " bytes)  ",
+          name);
+  return *out;
 }
 
 }  // namespace
@@ -63,10 +77,10 @@ void check_image_size(int64_t height, int64_t width, const std::string& name,
 }
 
 ImageMetadata metadata_of(std::span<const uint8_t> bytes, const std::string& name) {
-  return decoder_of(bytes) == decode_jpeg ? jpeg_metadata(bytes, name) : webp_metadata(bytes, name);
+  return decoder_of(bytes) == &jpeg ? jpeg_metadata(bytes, name) : webp_metadata(bytes, name);
 }
 
-bool is_png(std::span<const uint8_t> bytes) { return decoder_of(bytes) == decode_png; }
+bool is_png(std::span<const uint8_t> bytes) { return decoder_of(bytes) == &png; }
 
 bool looks_like_image(std::span<const uint8_t> bytes) { return decoder_of(bytes) != nullptr; }
 
@@ -89,10 +103,7 @@ namespace {
 // Upright, in sRGB, with all channels of the file.
 Tensor native_image(std::span<const uint8_t> bytes, const std::string& name,
                     const ImageLimits& limits, ImageNotes* notes) {
-  const Decoder decode = decoder_of(bytes);
-  require(decode != nullptr, "image: must be a PNG, JPEG or WebP file (", bytes.size(), " bytes)  ",
-          name);
-  const auto [pixels, metadata] = decode(bytes, name, limits);
+  const auto [pixels, metadata] = known_decoder_of(bytes, name).decode(bytes, name, limits);
   ImageNotes found;
   const int orientation =
       metadata.exif.empty() ? 1 : exif_orientation(metadata.exif, found.orientation);
@@ -113,6 +124,16 @@ Tensor decode_image(std::span<const uint8_t> bytes, const std::string& name, int
           "image: channels must be 0 (as in the file), 1 or 3 (", channels, ")  ", name);
   const Tensor native = native_image(bytes, name, limits, notes);
   return convert_channels(native, channels ? channels : native.shape()[2] < 3 ? 1 : 3);
+}
+
+Shape image_size(std::span<const uint8_t> bytes, const std::string& name,
+                 const ImageLimits& limits) {
+  const ImageHeader header = known_decoder_of(bytes, name).header(bytes, name);
+  check_image_size(header.height, header.width, name, limits);
+  std::string problem;
+  if (!header.exif.empty() && exif_orientation(header.exif, problem) >= first_transposed)
+    return {header.width, header.height};
+  return {header.height, header.width};
 }
 
 Tensor decode_with_alpha(std::span<const uint8_t> bytes, const std::string& name,

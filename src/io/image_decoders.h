@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "io/image.h"
 #include "io/image_metadata.h"
@@ -17,6 +18,15 @@ DecodedImage decode_jpeg(std::span<const uint8_t> bytes, const std::string& name
                          const ImageLimits& limits);
 DecodedImage decode_webp(std::span<const uint8_t> bytes, const std::string& name,
                          const ImageLimits& limits);
+
+// Of the pixels as they are stored. Throw Error for broken headers.
+struct ImageHeader {
+  int64_t height = 0, width = 0;
+  std::vector<uint8_t> exif;
+};
+ImageHeader png_header(std::span<const uint8_t> bytes, const std::string& name);
+ImageHeader jpeg_header(std::span<const uint8_t> bytes, const std::string& name);
+ImageHeader webp_header(std::span<const uint8_t> bytes, const std::string& name);
 
 // What files say beside their pixels, which are not decoded. Throw Error for files that are broken
 // in front of them or cut short.

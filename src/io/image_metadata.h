@@ -36,6 +36,7 @@ struct DecodedImage {
 int exif_orientation(std::span<const uint8_t> exif, std::string& problem);
 
 // The picture upright: u8 [H,W,C], transposed for 5 to 8.
+constexpr int first_transposed = 5;
 Tensor upright(const Tensor& image, int orientation);
 
 // The picture in sRGB, where the metadata name another colour space with curves and a matrix (all

@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "io/image.h"
+#include "io/image_size.h"
 #include "support/jpeg.h"
 
 namespace ebb::io {
@@ -296,6 +297,9 @@ TEST_P(Metadata, orientation__all_eight_come_upright) {
       SCOPED_TRACE(str("orientation ", o));
       expect_near(decode(t, {.exif = exif(o, little)}), want[o - 1]);
       EXPECT_EQ(notes_.orientation, "");
+      const Tensor& upright = want[o - 1];
+      EXPECT_EQ(image_size(GetParam().encode(t, {.exif = exif(o, little)}), "t"),
+                Shape({upright.shape()[0], upright.shape()[1]}));
     }
 }
 

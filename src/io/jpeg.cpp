@@ -164,6 +164,12 @@ DecodedImage decode_jpeg(std::span<const uint8_t> bytes, const std::string& name
   return {reader.channels() == 4 ? cmyk_to_rgb(image, reader.adobe()) : image, metadata};
 }
 
+ImageHeader jpeg_header(std::span<const uint8_t> bytes, const std::string& name) {
+  JpegReader reader(name);
+  reader.read_header(bytes);
+  return {reader.height(), reader.width(), reader.metadata().exif};
+}
+
 ImageMetadata jpeg_metadata(std::span<const uint8_t> bytes, const std::string& name) {
   constexpr uint8_t end[] = {0xff, 0xd9};
   JpegReader reader(name);

@@ -108,8 +108,14 @@ class PngReader {
     return png_get_channels(png_, info_);
   }
   void read_rows(std::span<png_bytep> rows) { check(try_rows(rows.data())); }
-  // Reads the chunks after the pixels and drops the pixels.
-  void skip_rows() { check(try_skip()); }
+  // In front of read_info(): pixels are passed over, packed as they are.
+  void leave_pixels() {
+    png_set_benign_errors(png_, 1);  // libpng misses the end of what it does not unpack
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER,
+                                reinterpret_cast<png_const_bytep>("IDAT"), 1);
+  }
+  // Reads the chunks after the pixels.
+  void read_end() { check(try_end()); }
 
   int64_t height() const { return png_get_image_height(png_, info_); }
   int64_t width() const { return png_get_image_width(png_, info_); }
@@ -169,12 +175,8 @@ class PngReader {
     png_read_end(png_, nullptr);
     return true;
   }
-  bool try_skip() {
+  bool try_end() {
     if (setjmp(png_jmpbuf(png_))) return false;
-    const int passes = png_set_interlace_handling(png_);
-    png_read_update_info(png_, info_);
-    const png_uint_32 rows = png_get_image_height(png_, info_) * static_cast<png_uint_32>(passes);
-    for (png_uint_32 i = 0; i < rows; ++i) png_read_row(png_, nullptr, nullptr);
     png_read_end(png_, info_);
     return true;
   }
@@ -251,6 +253,12 @@ std::vector<png_text_struct> text_chunks(const std::map<std::string, std::string
 
 }  // namespace
 
+ImageHeader png_header(std::span<const uint8_t> bytes, const std::string& name) {
+  PngReader reader(bytes, name);
+  reader.read_info();
+  return {reader.height(), reader.width(), chunk(bytes, "eXIf")};
+}
+
 DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
                         const ImageLimits& limits) {
   PngReader reader(bytes, name);
@@ -272,9 +280,10 @@ DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
 std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
                                             const std::string& name) {
   PngReader reader(bytes, name);
+  reader.leave_pixels();
   reader.read_info();
   check_image_size(reader.height(), reader.width(), name, ImageLimits{});
-  reader.skip_rows();
+  reader.read_end();
   std::map<std::string, std::string> out;
   for (const png_text_struct& t : reader.texts()) {
     const bool unicode = t.compression >= PNG_ITXT_COMPRESSION_NONE;

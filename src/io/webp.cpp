@@ -54,6 +54,11 @@ ImageMetadata webp_metadata(std::span<const uint8_t> bytes, const std::string& n
   return metadata_in(bytes);
 }
 
+ImageHeader webp_header(std::span<const uint8_t> bytes, const std::string& name) {
+  const WebPBitstreamFeatures features = features_of(bytes, name);
+  return {features.height, features.width, chunk(bytes, "EXIF")};
+}
+
 DecodedImage decode_webp(std::span<const uint8_t> bytes, const std::string& name,
                          const ImageLimits& limits) {
   const WebPBitstreamFeatures features = features_of(bytes, name);

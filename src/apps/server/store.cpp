@@ -16,6 +16,7 @@
 #include "base/lock.h"
 #include "io/file.h"
 #include "io/image.h"
+#include "io/image_size.h"
 #include "io/resize.h"
 
 namespace ebb::server {
@@ -236,8 +237,8 @@ std::optional<PictureFacts> Store::facts(std::string_view id) {
     };
     out.parameters = value("parameters");
     out.settings = value(std::string(cli::settings_keyword));
-    const Tensor image = io::decode_image(span_of(*whole), std::string(id), 3);
-    out.height = image.shape()[0], out.width = image.shape()[1];
+    const Shape size = io::image_size(span_of(*whole), std::string(id));
+    out.height = size[0], out.width = size[1];
   } catch (const Error&) {
     // a broken file has none
   }

@@ -3,12 +3,15 @@
 
 #include <gtest/gtest.h>
 #include <time.h>
+#include <zlib.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
 #include "apps/server/queue.h"
+#include "io/image.h"
 #include "support/files.h"
 
 namespace ebb::server {
@@ -33,6 +36,29 @@ TEST(Store, file_that_is_gone__is_no_picture_and_one_that_cannot_be_read_is_an_e
   fs::create_directory(folder / (broken + ".png"));
   EXPECT_THROW(store.bytes(broken), Error);
   EXPECT_TRUE(store.find(broken)) << "it may be read another time";
+}
+
+// A search reads thousands of them: their pixels are not looked at.
+TEST(Store, facts_of_a_png__are_those_in_front_of_and_behind_its_pixels) {
+  Store store("");
+  Tensor noise(DType::u8, {40, 240, 3});  // more than one chunk
+  uint32_t v = 1;
+  for (uint8_t& p : noise.span<uint8_t>()) p = static_cast<uint8_t>((v = 1664525 * v + 1013) >> 24);
+  auto bytes = io::encode_png(noise, {{"parameters", "a fox"}});
+  constexpr std::string_view name = "IDAT";
+  const auto data = std::ranges::search(bytes, name).end();
+  const auto size = static_cast<size_t>(data[-5]) + 256u * data[-6];
+  std::fill_n(data, size, uint8_t{0x55});  // pixels that cannot be unpacked, in a whole chunk
+  const auto sum = ::crc32(0, &data[-4], static_cast<uInt>(4 + size));
+  for (size_t i = 0; i < 4; ++i)
+    data[static_cast<std::ptrdiff_t>(size + i)] = static_cast<uint8_t>(sum >> (24 - 8 * i));
+  const auto id = store.add(std::move(bytes), {.keep = false});
+  EXPECT_THROW(store.thumb(id), Error);
+  const auto facts = store.facts(id);
+  ASSERT_TRUE(facts.has_value());
+  EXPECT_EQ(facts->parameters, "a fox");
+  EXPECT_EQ(facts->width, 240);
+  EXPECT_EQ(facts->height, 40);
 }
 
 TEST(Store, pictures_in_memory__go_by_time_and_by_their_bytes) {
