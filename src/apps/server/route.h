@@ -70,8 +70,8 @@ struct Dialect {
 
 const std::vector<const Dialect*>& all_dialects();
 
-// Calls the handler; what it throws becomes an answer.
-void guarded(const Route& route, const Call& call);
+// Calls the handler; what it throws becomes an answer by `fault`.
+void guarded(const Handler& handler, const Call& call, RenderFault fault);
 
 // {"error":{"code","message","field"}}, as the native protocol has it.
 Reply render_fault(const HttpFault& fault, const Request& request);

@@ -150,10 +150,10 @@ HttpFault no_folder() {
 
 }  // namespace
 
-void guarded(const Route& route, const Call& call) {
-  const auto answer = [&](const HttpFault& f) { call.reply(route.fault(f, *call.request)); };
+void guarded(const Handler& handler, const Call& call, RenderFault fault) {
+  const auto answer = [&](const HttpFault& f) { call.reply(fault(f, *call.request)); };
   try {
-    route.handler(call);
+    handler(call);
   } catch (const HttpFault& f) {
     answer(f);
   } catch (const Error& e) {
@@ -271,11 +271,16 @@ void Service::handle(std::shared_ptr<const Request> request, std::shared_ptr<Exc
   const Route* route = route_of(*request, &parts);  // admit() has found it
   if (options_.log) exchange = std::make_shared<Logged>(std::move(exchange), *request);
   const Call call{*this, std::move(request), std::move(exchange), std::move(parts)};
-  if (route->on == On::io) return guarded(*route, call);
+  const auto answer = [route, call] { guarded(route->handler, call, route->fault); };
+  if (route->on == On::io) return answer();
   if (route->on == On::folder)
-    return folders_.add([route, call] { guarded(*route, call); },
+    return folders_.add(answer,
                         [route, call] { call.reply(route->fault(no_folder(), *call.request)); });
-  codec_.add([route, call] { guarded(*route, call); });
+  codec_.add(answer);
+}
+
+void Service::answer_later(const Call& call, const Handler& handler) const {
+  guarded(handler, call, route_of(*call.request, nullptr)->fault);
 }
 
 SettingsSource Service::source() {
@@ -292,18 +297,15 @@ std::shared_ptr<const Job> Service::submit(const Call& call, JobSpec spec) {
 void Service::answer_plan(const Call& call, JobSpec spec) {
   auto job = std::make_shared<Job>();
   job->spec = std::move(spec);
-  const Route* route = route_of(*call.request, nullptr);
-  const bool is_idle = queue_->run_idle([this, later = call.waiting(), job, route] {
-    Route once = *route;
-    once.handler = [&](const Call& c) {
+  const bool is_idle = queue_->run_idle([this, later = call.waiting(), job] {
+    answer_later(later, [&](const Call& c) {
       try {
         const JobMemory m = engine_->plan(*job);
         c.reply({{"bytes", m.bytes}, {"limit", m.limit}, {"text", m.text}});
       } catch (const Error& e) {  // as where it does not fit
         c.reply({{"bytes", nullptr}, {"limit", nullptr}, {"text", e.what()}});
       }
-    };
-    guarded(once, later);
+    });
   });
   if (!is_idle) call.reply({{"bytes", nullptr}, {"limit", nullptr}, {"text", nullptr}});
 }
@@ -315,15 +317,12 @@ void Service::answer_when_done(const Call& call, JobSpec spec, Render render) {
   };
   try {
     if (!options_.keep_orphans) call.exchange->on_leave(cancel);
-    const Route* route = route_of(*call.request, nullptr);
-    queue_->when_finished(job->id, [this, later = call.waiting(), render = std::move(render),
-                                    route](const JobView& v) {
-      codec_.add([later, render, route, v] {
-        Route once = *route;
-        once.handler = [&](const Call& c) { c.reply(render(v)); };
-        guarded(once, later);
-      });
-    });
+    queue_->when_finished(
+        job->id, [this, later = call.waiting(), render = std::move(render)](const JobView& v) {
+          codec_.add([this, later, render, v] {
+            answer_later(later, [&](const Call& c) { c.reply(render(v)); });
+          });
+        });
   } catch (...) {  // nobody would get its pictures
     cancel();
     throw;

@@ -83,6 +83,8 @@ class Service {
     return *static_cast<T*>(held.get());
   }
   const std::vector<Route>& routes() const { return routes_; }
+  // What the handler throws becomes an answer, as of the call's route.
+  void answer_later(const Call& call, const Handler& handler) const;
   // Queues it, as a job of the peer's address. Throws HttpFault.
   std::shared_ptr<const Job> submit(const Call& call, JobSpec spec);
   // Likewise, and answers once it is finished. The peer that leaves before cancels it.

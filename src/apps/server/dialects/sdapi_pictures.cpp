@@ -110,11 +110,10 @@ void run_batch(const Call& c, const std::shared_ptr<Batch>& batch) {
   c.exchange->on_leave([&s = c.service, id = job->id] { s.queue().cancel(id); });
   c.service.queue().when_finished(job->id, [c, batch](const JobView& v) {
     c.service.codec().add([c, batch, v] {
-      const auto next = [&](const Call& own) {
+      c.service.answer_later(c, [&](const Call& own) {
         batch->images.push_back(image_of(own.service, v));
         run_batch(own, batch);
-      };
-      guarded({.method = {}, .pattern = {}, .handler = next, .fault = sdapi::render_fault}, c);
+      });
     });
   });
 }
