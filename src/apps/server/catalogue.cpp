@@ -145,12 +145,26 @@ void Catalogue::rescan() {
 
 void Catalogue::wait_for_scan() const {
   std::unique_lock lock(mutex_);
-  scanned_.wait(lock, [&] { return !scanning_; });
+  scanned_.wait(lock, [&] { return !scanning_ || ends_; });
 }
 
-void Catalogue::wait_for_first_scan() const {
+bool Catalogue::finish(std::chrono::milliseconds time) {
+  thread_.request_stop();
   std::unique_lock lock(mutex_);
-  scanned_.wait(lock, [&] { return scanned_once_; });
+  ends_ = true;
+  scanned_.notify_all();
+  return scanned_.wait_for(lock, time, [&] { return ended_; });
+}
+
+bool Catalogue::has_scanned() const {
+  const std::lock_guard lock(mutex_);
+  return scanned_once_;
+}
+
+void Catalogue::check_scanned() const {
+  if (!has_scanned())
+    throw HttpFault(503, "models_are_read",
+                    "the folders of models are being read; try again later");
 }
 
 bool Catalogue::scanning() const {
@@ -159,11 +173,11 @@ bool Catalogue::scanning() const {
 }
 
 void Catalogue::work(const std::stop_token& stop) {
-  while (!stop.stop_requested()) {
+  while (true) {
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, stop, [&] { return wanted_; });
-      if (stop.stop_requested()) return;
+      if (stop.stop_requested()) break;
       wanted_ = false;
     }
     scan(stop);
@@ -174,6 +188,9 @@ void Catalogue::work(const std::stop_token& stop) {
     }
     hash(stop);
   }
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  scanned_.notify_all();
 }
 
 void Catalogue::scan(const std::stop_token& stop) {
@@ -243,7 +260,7 @@ std::vector<CatalogueFile> Catalogue::all() const {
 
 std::optional<CatalogueFile> Catalogue::lookup(FileKind kind, std::string_view asked) const {
   if (asked.size() > longest_name) return {};
-  wait_for_first_scan();
+  check_scanned();
   const std::vector<CatalogueFile> files = all(kind);
   const std::string text = unslashed(asked), plain = without_hash(text);
   using Match = std::function<bool(const CatalogueFile&)>;
@@ -265,7 +282,7 @@ std::optional<CatalogueFile> Catalogue::lookup(FileKind kind, std::string_view a
 }
 
 std::optional<CatalogueFile> Catalogue::usual_model() const {
-  wait_for_first_scan();
+  check_scanned();
   const std::vector<CatalogueFile> models = all(FileKind::model);
   const auto at = std::ranges::find(models, "", &CatalogueFile::fault);
   return at == models.end() ? std::nullopt : std::optional(*at);

@@ -2,6 +2,7 @@
 // here; no path is made of them. A thread of its own reads headers and computes hashes.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -57,13 +58,16 @@ struct CatalogueFolder {
 class Catalogue {
  public:
   explicit Catalogue(std::vector<CatalogueFolder> folders);
-  ~Catalogue() = default;
+  ~Catalogue() = default;  // waits for the file that is being read, however long
   Catalogue(const Catalogue&) = delete;
   Catalogue& operator=(const Catalogue&) = delete;
 
   void rescan();               // soon, by its thread
-  void wait_for_scan() const;  // until headers are read
+  void wait_for_scan() const;  // until headers are read, or finish(); a folder may hang
   bool scanning() const;
+  bool has_scanned() const;  // once
+  // Reads no more. False: the file that is being read does not come in this time.
+  bool finish(std::chrono::milliseconds time);
 
   std::vector<CatalogueFile> all(FileKind kind) const;  // sorted by name, ebb's own model last
   std::vector<CatalogueFile> all() const;
@@ -71,15 +75,16 @@ class Catalogue {
   // HttpFault: 400 "not in the catalogue" with the nearest names, or the file's own fault. `field`:
   // of the request.
   CatalogueFile find(FileKind kind, std::string_view text, const std::string& field) const;
-  // The same; none where there is none. Both wait for the first scan before they say so.
+  // The same; none where there is none. Before the first scan all three throw HttpFault 503:
+  // requests wait for it by On::models.
   std::optional<CatalogueFile> lookup(FileKind kind, std::string_view text) const;
-  // Of a request that names no model: the first one, ebb's own if there is no other. Waits, too.
+  // Of a request that names no model: the first one, ebb's own if there is no other.
   std::optional<CatalogueFile> usual_model() const;
   std::optional<CatalogueFile> by_path(std::string_view path) const;
   const std::vector<CatalogueFolder>& folders() const { return folders_; }
 
  private:
-  void wait_for_first_scan() const;
+  void check_scanned() const;
   void work(const std::stop_token& stop);
   void scan(const std::stop_token& stop);
   void hash(const std::stop_token& stop);
@@ -88,7 +93,7 @@ class Catalogue {
   mutable std::mutex mutex_;
   mutable std::condition_variable_any wake_, scanned_;
   std::vector<CatalogueFile> files_;
-  bool wanted_ = true, scanning_ = true, scanned_once_ = false;
+  bool wanted_ = true, scanning_ = true, scanned_once_ = false, ends_ = false, ended_ = false;
   std::jthread thread_;  // last: it ends before the rest
 };
 

@@ -48,6 +48,7 @@ enum class On : uint8_t {
   io,      // it only looks at what is in memory
   folder,  // files of folders that may hang, and nothing that others wait for
   codec,   // all else
+  models,  // likewise, once the folders of models have been read: what looks up names
 };
 
 constexpr size_t small_body = size_t{1} << 20, large_body = size_t{64} << 20;

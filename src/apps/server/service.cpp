@@ -148,6 +148,12 @@ HttpFault no_folder() {
       "runs of ebb train cannot be shown"};
 }
 
+HttpFault models_hang() {
+  return {503, "folder_hangs",
+          "the folders of models take too long to read, as a mount whose server is gone, or very "
+          "many files: try again later"};
+}
+
 }  // namespace
 
 void guarded(const Handler& handler, const Call& call, RenderFault fault) {
@@ -174,7 +180,8 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
       catalogue_(std::make_unique<Catalogue>(options_.folders)),
       engine_(engine(*catalogue_)),
       codec_(codec_threads),
-      folders_(options_.folder_time) {
+      folders_(options_.folder_time),
+      scans_(options_.folder_time) {
   const std::string jobs =
       options_.out.empty() ? "" : (std::filesystem::path(options_.out) / ".jobs").string();
   queue_ = std::make_unique<Queue>(options_.queue, jobs, [this](const std::string& s) { say(s); });
@@ -199,7 +206,10 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
                       }});
 }
 
-Service::~Service() { stop(); }
+Service::~Service() {
+  stop();
+  catalogue_->finish({});  // nobody waits for it any more
+}
 
 void Service::say(const std::string& line) const { std::fprintf(stderr, "%s\n", line.c_str()); }
 
@@ -276,6 +286,8 @@ void Service::handle(std::shared_ptr<const Request> request, std::shared_ptr<Exc
   if (route->on == On::folder)
     return folders_.add(answer,
                         [route, call] { call.reply(route->fault(no_folder(), *call.request)); });
+  if (route->on == On::models && !catalogue_->has_scanned())
+    return answer_behind_scan(call, route->handler);
   codec_.add(answer);
 }
 
@@ -292,6 +304,21 @@ SettingsSource Service::source() {
 std::shared_ptr<const Job> Service::submit(const Call& call, JobSpec spec) {
   spec.client = call.request->remote;
   return queue_->submit(std::move(spec));
+}
+
+// Whoever is late is told so, and not answered a second time.
+void Service::answer_behind_scan(const Call& call, const Handler& handler) {
+  const auto is_answered = std::make_shared<std::atomic<bool>>(false);
+  scans_.add(
+      [this, call, handler, is_answered] {
+        catalogue_->wait_for_scan();
+        if (is_answered->exchange(true)) return;
+        codec_.add([this, call, handler] { answer_later(call, handler); });
+      },
+      [this, call, is_answered] {
+        if (!is_answered->exchange(true))
+          answer_later(call, [](const Call&) { throw models_hang(); });
+      });
 }
 
 void Service::answer_plan(const Call& call, JobSpec spec) {

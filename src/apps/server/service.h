@@ -44,7 +44,7 @@ struct ServiceOptions {
   QueueLimits queue;
   MemoryLimits memory;
   std::chrono::milliseconds tidy{10'000};         // between looks for what is to be forgotten
-  std::chrono::milliseconds folder_time{10'000};  // that requests wait for folders of `runs`
+  std::chrono::milliseconds folder_time{10'000};  // that requests wait for folders
   std::chrono::milliseconds last_answers{4'000};  // behind stop()
   int64_t max_batch = 1;                          // pictures of joined jobs
   int64_t batch_window = 0;                       // milliseconds to wait for them
@@ -74,6 +74,7 @@ class Service {
   SettingsSource source();
   Tasks& codec() { return codec_; }
   TimedTasks& folders() { return folders_; }  // of On::folder
+  TimedTasks& scans() { return scans_; }      // that wait for the catalogue
   // What a protocol keeps beside jobs and pictures, made where it is first asked for.
   template <class T>
   T& of_protocol() {
@@ -85,6 +86,9 @@ class Service {
   const std::vector<Route>& routes() const { return routes_; }
   // What the handler throws becomes an answer, as of the call's route.
   void answer_later(const Call& call, const Handler& handler) const;
+  // Likewise, on a codec thread, once the folders of models are read as they are now; 503 where
+  // that takes too long.
+  void answer_behind_scan(const Call& call, const Handler& handler);
   // Queues it, as a job of the peer's address. Throws HttpFault.
   std::shared_ptr<const Job> submit(const Call& call, JobSpec spec);
   // Likewise, and answers once it is finished. The peer that leaves before cancels it.
@@ -141,7 +145,7 @@ class Service {
   std::atomic<bool> stopping_ = false, ending_ = false;  // once what is drained has ended
   Tasks codec_;
   std::unique_ptr<HttpServer> http_;
-  TimedTasks folders_;  // they answer to http_
+  TimedTasks folders_, scans_;  // they answer to http_
   std::jthread worker_;
 };
 

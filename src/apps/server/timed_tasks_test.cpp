@@ -10,6 +10,7 @@
 namespace ebb::testing {
 namespace {
 
+using nlohmann::json;
 using server::TimedTasks;
 using std::chrono::milliseconds;
 
@@ -96,6 +97,41 @@ TEST(training_server, folder_that_hangs__503_and_all_else_goes_on) {
   int status = 503;
   for (int i = 0; i < 200 && status == 503; ++i) status = s.get("/ebb/v1/training").status;
   EXPECT_EQ(status, 200);
+}
+
+// Likewise of models: no thread that others need waits for them.
+TEST(server_catalogue, folder_of_models_that_hangs__503_and_all_else_goes_on) {
+  const Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.folder_time = milliseconds(100); });
+  s.service().catalogue().wait_for_scan();
+  Hang hang;
+  s.service().scans().add(hang.task(), [] {});
+  std::vector<std::unique_ptr<Wire>> wait;
+  for (int i = 0; i < 4; ++i) {
+    wait.push_back(std::make_unique<Wire>(s.port()));
+    wait.back()->send(http_request("POST", "/sdapi/v1/refresh-checkpoints"));
+  }
+  EXPECT_EQ(s.post("/sdapi/v1/txt2img", {{"prompt", "fox"}, {"steps", 1}}).status, 200);
+  for (const auto& w : wait) {
+    const HttpAnswer a = w->answer();
+    EXPECT_EQ(a.status, 503);
+    EXPECT_NE(a.body.find("folders of models"), std::string::npos) << a.body;
+  }
+  hang.end();
+  int status = 503;
+  for (int i = 0; i < 200 && status == 503; ++i)
+    status = s.post("/sdapi/v1/refresh-checkpoints", json::object()).status;
+  EXPECT_EQ(status, 200);
+}
+
+TEST(server_catalogue, those_who_wait__do_so_no_longer_than_it_reads) {
+  const Folder folder;
+  server::Catalogue c({{.path = folder.path(), .kind = {}}});
+  c.wait_for_scan();
+  EXPECT_TRUE(c.has_scanned());
+  EXPECT_TRUE(c.finish(std::chrono::seconds(20)));
+  c.rescan();
+  c.wait_for_scan();  // which nobody makes any more
 }
 
 }  // namespace ebb::testing

@@ -238,12 +238,12 @@ int run(const Options& o) {
     }
   });
   service.run();
-  if (!service.folders().finish(std::chrono::seconds(1))) {
-    std::fprintf(stderr, "serve: a folder of --runs still does not answer: it is not waited for\n");
-    std::fflush(nullptr);
-    std::_Exit(0);  // the thread that waits for it cannot be ended
-  }
-  return 0;
+  const bool runs_end = service.folders().finish(std::chrono::seconds(1));
+  if (runs_end && service.catalogue().finish(std::chrono::seconds(1))) return 0;
+  std::fprintf(stderr, "serve: a folder of %s still does not answer: it is not waited for\n",
+               runs_end ? "models" : "--runs");
+  std::fflush(nullptr);
+  std::_Exit(0);  // the thread that waits for it cannot be ended
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {

@@ -68,7 +68,6 @@ Json class_json(const comfy::NodeClass& n, const comfy::Choices& choices) {
 
 Json classes_json(Service& s, std::string_view name) {
   const comfy::Choices choices{s.catalogue(), s.of_protocol<comfy::Uploads>()};
-  s.catalogue().usual_model();  // behind the first scan
   Json out = Json::object();
   for (const comfy::NodeClass& n : comfy::node_classes())
     if (name.empty() || n.name == name) out[n.name] = class_json(n, choices);
@@ -101,7 +100,6 @@ void folder_names(const Call& c) {
 void folder(const Call& c) {
   const auto at = std::ranges::find(folders, c.parts.at(0), &Folder::name);
   if (at == std::end(folders)) throw HttpFault(404, "not_found", "there is no such folder");
-  c.service.catalogue().usual_model();  // behind the first scan
   Json out = Json::array();
   for (const CatalogueFile& f : c.service.catalogue().all(at->kind))
     if (f.fault.empty()) out.push_back(f.file);
@@ -111,11 +109,12 @@ void folder(const Call& c) {
 std::vector<Route> routes() {
   return comfy::with_prefixes({
       {"GET", "/system_stats", system_stats},
-      {"GET", "/object_info", [](const Call& c) { c.reply(classes_json(c.service, "")); }},
+      {"GET", "/object_info", [](const Call& c) { c.reply(classes_json(c.service, "")); },
+       On::models},
       {"GET", "/object_info/{}",
-       [](const Call& c) { c.reply(classes_json(c.service, c.parts.at(0))); }},
+       [](const Call& c) { c.reply(classes_json(c.service, c.parts.at(0))); }, On::models},
       {"GET", "/models", folder_names},
-      {"GET", "/models/{}", folder},
+      {"GET", "/models/{}", folder, On::models},
   });
 }
 

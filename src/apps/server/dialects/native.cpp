@@ -131,8 +131,8 @@ void health(const Call& c) {
 
 std::vector<Route> routes() {
   return {
-      {"POST", "/ebb/v1/jobs", with_json(post_job), On::codec, large_body},
-      {"POST", "/ebb/v1/plan", with_json(plan)},
+      {"POST", "/ebb/v1/jobs", with_json(post_job), On::models, large_body},
+      {"POST", "/ebb/v1/plan", with_json(plan), On::models},
       {"GET", "/ebb/v1/jobs",
        [](const Call& c) {
          c.reply({{"jobs", jobs_json(c.service.queue().all())}});

@@ -340,13 +340,14 @@ std::vector<Route> routes() {
   const RouteAccess form{.accepts = "multipart/form-data"};
   constexpr double edit = 0.75, vary = 0.75;
   return {
-      {"POST", "/v1/images/generations", with_json(generations)},
+      {"POST", "/v1/images/generations", with_json(generations), On::models},
       {"POST", "/v1/images/edits", [](const Call& c) { from_image(c, "image_edit", edit); },
-       On::codec, large_body, form},
+       On::models, large_body, form},
       {"POST", "/v1/images/variations",
-       [](const Call& c) { from_image(c, "image_generation", vary); }, On::codec, large_body, form},
+       [](const Call& c) { from_image(c, "image_generation", vary); }, On::models, large_body,
+       form},
       {"GET", "/v1/models", models},
-      {"GET", "/v1/models/{}", model},
+      {"GET", "/v1/models/{}", model, On::models},
   };
 }
 

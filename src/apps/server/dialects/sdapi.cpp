@@ -88,7 +88,8 @@ void generate(const Call& c, Task task) {
 
 std::vector<Route> routes() {
   const auto route = [](const char* path, Task task) {
-    return Route{"POST", path, [task](const Call& c) { generate(c, task); }, On::codec, large_body};
+    return Route{"POST", path, [task](const Call& c) { generate(c, task); }, On::models,
+                 large_body};
   };
   return sdapi::with_prefixes(
       {route("/sdapi/v1/txt2img", Task::txt2img), route("/sdapi/v1/img2img", Task::img2img)});

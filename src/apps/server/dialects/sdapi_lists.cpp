@@ -136,8 +136,7 @@ void styles(const Call& c) {
 
 void refresh(const Call& c) {
   c.service.catalogue().rescan();
-  c.service.catalogue().wait_for_scan();
-  c.reply(Json());
+  c.service.answer_behind_scan(c, [](const Call& own) { own.reply(Json()); });
 }
 
 void memory(const Call& c) {

@@ -64,8 +64,8 @@ void reload(const Call& c) { c.reply(Json::object()); }
 
 std::vector<Route> routes() {
   return sdapi::with_prefixes({
-      {"GET", "/sdapi/v1/options", get_options},
-      {"POST", "/sdapi/v1/options", with_json(post_options)},
+      {"GET", "/sdapi/v1/options", get_options, On::models},
+      {"POST", "/sdapi/v1/options", with_json(post_options), On::models},
       {"POST", "/sdapi/v1/unload-checkpoint", unload},
       {"POST", "/sdapi/v1/reload-checkpoint", reload},
   });
