@@ -152,6 +152,44 @@ TEST(event_streams, large_messages_of_all__are_bounded) {
       << "what the first left behind is free";
 }
 
+TEST(event_streams, last_message__is_among_the_large_ones_of_all) {
+  server::Limits limits;
+  limits.streams_bytes = beyond_socket_buffers + beyond_socket_buffers / 2;
+  Streams s(limits);
+  Wire first(s.port()), second(s.port());
+  const auto a = s.opened(first), b = s.opened(second);
+  ASSERT_EQ(a->close(std::string(beyond_socket_buffers, 'x')), Sent::yes);
+  EXPECT_EQ(b->close(std::string(beyond_socket_buffers, 'x')), Sent::refused);
+  EXPECT_EQ(b->send("it is open still, "), Sent::yes);
+  EXPECT_EQ(b->close("until now"), Sent::yes);
+  EXPECT_TRUE(second.until("it is open still, until now"));
+  while (first.more()) {
+  }
+  EXPECT_GT(first.read.size(), beyond_socket_buffers) << "all of it arrives";
+}
+
+// Another client does not read: the pictures are not sent, and that is told.
+TEST(event_streams, pictures_that_do_not_fit__are_an_error_event) {
+  const Folder folder;
+  TestServer s(folder.path(), 0, [](auto& o) {
+    o.limits.stream_bytes = 1000, o.limits.streams_bytes = size_t{1} << 20;
+    o.limits.small_answer = 1000;
+  });
+  Wire stuck(s.port()), asks(s.port());
+  stuck.send(http_request("GET", "/ebb/v1/events"));
+  ASSERT_TRUE(stuck.until("event: state"));
+  for (int i = 0; i < 20; ++i) {  // until the system takes no more of them
+    s.service().queue().tell("model", {{"name", std::string(beyond_socket_buffers / 16, 'x')}});
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  asks.send(http_request("POST", "/v1/images/generations",
+                         json{{"prompt", "x"}, {"size", "256x256"}, {"stream", true}}.dump()));
+  while (asks.more()) {
+  }
+  EXPECT_NE(asks.read.find("\"code\":\"too_much_waits\""), std::string::npos)
+      << asks.read.substr(0, 500);
+}
+
 TEST(event_streams, websocket_that_is_closed_for_a_reason__is_told_it) {
   Streams s({}, true);
   WebSocketClient reader(s.port(), "/");

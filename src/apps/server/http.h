@@ -69,9 +69,10 @@ class EventStream {
   virtual Sent send_bytes(std::string bytes) = 0;  // a binary message, of WebSockets alone
   // On the I/O thread, once the peer has taken all that was sent; never where it is gone.
   virtual void when_taken(std::function<void()> call) = 0;
-  // Behind what was sent; `last` is sent before, however much waits. Of a WebSocket it is the
+  // Behind what was sent; `last` is sent before, however much waits for this peer. Refused, and not
+  // closed, where it is a large one and too much waits in all streams. Of a WebSocket it is the
   // reason that its goodbye gives, of at most 123 bytes.
-  virtual void close(std::string last = {}) = 0;
+  virtual Sent close(std::string last = {}) = 0;
 };
 
 // The answer to one request, once. Any thread may call.

@@ -28,10 +28,13 @@ class Stream final : public EventStream {
       if (const auto open = c.lock()) open->when_taken(std::move(call));
     });
   }
-  void close(std::string last = {}) override {
-    state_->post([c = connection_, last = std::move(last)]() mutable {
-      if (const auto open = c.lock()) open->end_stream(std::move(last));
+  Sent close(std::string last = {}) override {
+    const auto large = counted(last.size());
+    if (!large && last.size() > state_->limits.small_answer) return Sent::refused;
+    state_->post([c = connection_, m = Message{std::move(last), true, {}, large}]() mutable {
+      if (const auto open = c.lock()) open->end_stream(std::move(m));
     });
+    return Sent::yes;
   }
 
  private:
@@ -41,15 +44,21 @@ class Stream final : public EventStream {
     const size_t size = text.size();
     // of a message that is not sent they go down again at once
     const auto own = std::make_shared<ByteCount>(unsent_);
-    const auto large = std::make_shared<ByteCount>(state_->large_bytes);
     if (const size_t all = own->grow(size); all > size && all > l.stream_bytes) return Sent::behind;
-    if (size > l.stream_bytes)
-      if (const size_t all = large->grow(size); all > size && all > l.streams_bytes)
-        return Sent::refused;
+    const auto large = counted(size);
+    if (!large) return Sent::refused;
     state_->post([c = connection_, m = Message{std::move(text), is_text, own, large}]() mutable {
       if (const auto open = c.lock()) open->send_event(std::move(m));
     });
     return Sent::yes;
+  }
+  // Among those of all streams, where it is large; null: it does not fit.
+  std::shared_ptr<ByteCount> counted(size_t size) const {
+    const Limits& l = state_->limits;
+    auto out = std::make_shared<ByteCount>(state_->large_bytes);
+    if (size <= l.stream_bytes) return out;
+    const size_t all = out->grow(size);
+    return all > size && all > l.streams_bytes ? nullptr : out;
   }
   const Bytes unsent_ = no_bytes();
   std::shared_ptr<State> state_;

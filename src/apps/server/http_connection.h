@@ -138,12 +138,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (!writing_) return call();
     taken_ = std::move(call);
   }
-  void end_stream(std::string last) {
+  void end_stream(Message last) {
     if (std::exchange(ended_, true)) return;
     if (frames_)
-      reason_ = std::move(last);
-    else if (!last.empty())
-      events_.push_back({std::move(last)});
+      reason_ = std::move(last.bytes);
+    else if (!last.bytes.empty())
+      events_.push_back(std::move(last));
     if (writing_) return;
     if (events_.empty() && !frames_) return close();
     write_event();

@@ -239,7 +239,13 @@ class Partials : public std::enable_shared_from_this<Partials> {
     } catch (const std::exception& e) {
       last += typed_text(error_event({500, "internal", str("serve: ", e.what())}));
     }
-    to_->close(std::move(last));
+    const size_t bytes = last.size();
+    if (to_->close(std::move(last)) != Sent::refused) return;
+    to_->close(
+        typed_text(error_event({503, "too_much_waits",
+                                str("the pictures (", bytes,
+                                    " bytes) are not sent, as too much waits for "
+                                    "other clients that do not read it; come again in a while")})));
   }
   void left() {  // its files are removed
     service_.codec().add([self = shared_from_this()] { self->service_.queue().cancel(self->id_); });
