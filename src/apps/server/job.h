@@ -50,6 +50,7 @@ struct JobSpec {
   Json shown = Json::object();               // what clients are told of them: names, no paths
   Json note;                                 // of the protocol that made it, for itself
   std::vector<JobInput> inputs;
+  int64_t pixels = 0;       // of each picture, as far as is known before it is made
   bool keeps = true;        // pictures go to the gallery, and the job survives the process
   bool gives_urls = false;  // of pictures that are not kept: they outlive what is known of the job
   io::PictureFormat format = io::PictureFormat::png;

@@ -322,10 +322,12 @@ void Queue::encoding(const Job& job) {
 }
 
 void Queue::encoded(const Job& job, std::optional<JobImage> image) {
+  const bool is_lost = !image;
   if (image) add_image(job, std::move(*image));
   const Ending lock(*this);
   State* s = state(job.id);
   if (!s) return;
+  s->lost += is_lost;
   s->encoding = std::max<int64_t>(s->encoding - 1, 0);
   end_if_encoded(*s);
 }
@@ -366,7 +368,13 @@ void Queue::finish(const Job& job, JobStatus status, JobError error) {
 }
 
 void Queue::end_if_encoded(State& s) {
-  if (s.ends && s.encoding == 0) end(s, *s.ends, std::move(s.error));
+  if (!s.ends || s.encoding > 0) return;
+  if (*s.ends != JobStatus::completed || s.lost == 0) return end(s, *s.ends, std::move(s.error));
+  end(s, JobStatus::failed,
+      {500, "encoding_failed",
+       str(s.lost, " of the job's ", s.job->spec.images(), " pictures could not be encoded",
+           s.view.warnings.empty() ? "" : ": ",
+           s.view.warnings.empty() ? "" : s.view.warnings.back())});
 }
 
 void Queue::end(State& s, JobStatus status, JobError error) {

@@ -88,16 +88,17 @@ class Queue {
   void warn(const Job& job, const std::string& text);
   // Pictures are being encoded: the job ends behind them.
   void encoding(const Job& job);
-  void encoded(const Job& job, std::optional<JobImage> image);  // none: it failed
+  // None: it failed. A job that lost pictures so is itself a failed one.
+  void encoded(const Job& job, std::optional<JobImage> image);
   void finish(const Job& job, JobStatus status, JobError error = {});
 
  private:
   struct State {
     std::shared_ptr<Job> job;
     JobView view;
-    size_t bytes = 0;  // of its texts and pictures, which may lie in the folder
-    int64_t encoding = 0;
-    std::optional<JobStatus> ends;  // once nothing is being encoded
+    size_t bytes = 0;                // of its texts and pictures, which may lie in the folder
+    int64_t encoding = 0, lost = 0;  // pictures: those that could not be encoded
+    std::optional<JobStatus> ends;   // once nothing is being encoded
     JobError error;
     double told = 0;  // when a step was
     int64_t turn = 0;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "apps/server/fault.h"
+#include "apps/server/job_pictures.h"
 #include "apps/server/page.h"
 #include "base/hash.h"
 #include "base/names.h"
@@ -303,6 +304,7 @@ SettingsSource Service::source() {
 
 std::shared_ptr<const Job> Service::submit(const Call& call, JobSpec spec) {
   spec.client = call.request->remote;
+  if (!spec.keeps || options_.out.empty()) check_fits_memory(spec, store_.most_in_memory());
   return queue_->submit(std::move(spec));
 }
 

@@ -93,10 +93,10 @@ void check_length(const std::string& name, const Json& value, const std::string&
   for (const Json& one : value) check_text(one);
 }
 
-// What comes out behind outpainting, the second pass and the upscaler. A size that is left open,
-// the model's, counts as 1024.
-void check_output(const cli::GenerateFlags& o, ImageSize size, ImageSize init,
-                  double upscaler_scale) {
+// The pixels that come out behind outpainting, the second pass and the upscaler, within limits. A
+// size that is left open, the model's, counts as 1024.
+double output_pixels(const cli::GenerateFlags& o, ImageSize size, ImageSize init,
+                     double upscaler_scale) {
   const cli::ModeFlags& m = o.modes;
   if (size.height == 0) size = {.height = 1024, .width = 1024};
   auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
@@ -112,10 +112,10 @@ void check_output(const cli::GenerateFlags& o, ImageSize size, ImageSize init,
     const double scale = parse_hires(m.hires).scale;
     check_pixels("hires", h *= scale, w *= scale);
   }
-  if (o.control.upscale.empty()) return;
-  const double scale = cli::upscale_of(o.control);
-  check_pixels("upscale", h * (scale == 0 ? upscaler_scale : scale),
-               w * (scale == 0 ? upscaler_scale : scale));
+  if (o.control.upscale.empty()) return h * w;
+  const double own = cli::upscale_of(o.control), scale = own == 0 ? upscaler_scale : own;
+  check_pixels("upscale", h *= scale, w *= scale);
+  return h * w;
 }
 
 }  // namespace
@@ -308,7 +308,7 @@ JobSpec SettingsBuilder::finish() {
   if (spec_.kind == JobKind::upscale) return std::move(spec_);
   try {
     const auto upscaler = source_.catalogue.by_path(spec_.flags.control.upscale);
-    check_limits(spec_.flags, init_, upscaler ? upscaler->scale : 1);
+    spec_.pixels = check_limits(spec_.flags, init_, upscaler ? upscaler->scale : 1);
     check_names();
     cli::GenerateFlags settled = spec_.flags;
     cli::settle(settled, [&](std::string_view f) { return spec_.given.contains(f); });
@@ -329,7 +329,7 @@ JobSpec SettingsBuilder::finish() {
   return std::move(spec_);
 }
 
-void check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_scale) {
+int64_t check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_scale) {
   const auto within = [](const char* field, int64_t v, int64_t least, int64_t most) {
     if (v < least || v > most)
       fail_field(field, "must be from ", least, " to ", most, " (got ", v, ")");
@@ -348,13 +348,14 @@ void check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_s
   } catch (const Error& e) {
     fail_setting("size", e);
   }
-  check_output(o, size, init, upscaler_scale);
-  if (size.height == 0) return;
+  const auto pixels = static_cast<int64_t>(output_pixels(o, size, init, upscaler_scale));
+  if (size.height == 0) return pixels;
   within("size", std::max(size.height, size.width), 1, most_side);
   if (size.height * size.width > most_pixels)
     fail_field("size", "has more than ", most_pixels, " pixels");
   if (size.height % size_multiple != 0 || size.width % size_multiple != 0)
     fail_field("size", "sides must be multiples of ", size_multiple, " (got ", o.size, ")");
+  return pixels;
 }
 
 void check_count(const std::string& field, size_t pictures) {

@@ -71,8 +71,8 @@ class SettingsBuilder {
 // One of GenerateFlags for clients: its name, type, default and help.
 Json settings_description();
 // Throws HttpFault 422, naming the setting, for what no request may ask for, with a start image of
-// this size ({}: none), and an upscaler that has this scale of its own.
-void check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_scale);
+// this size ({}: none), and an upscaler that has this scale of its own. The pixels of each picture.
+int64_t check_limits(const cli::GenerateFlags& o, ImageSize init, double upscaler_scale);
 // Throws HttpFault 422 for more pictures than a request may bring along.
 void check_count(const std::string& field, size_t pictures);
 // Throws HttpFault 422 for a picture that would be too large.

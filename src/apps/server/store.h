@@ -63,6 +63,7 @@ class Store {
   std::optional<std::string> thumb(std::string_view id);
   std::optional<PictureFacts> facts(std::string_view id);
   bool remove(std::string_view id);
+  size_t most_in_memory() const { return limits_.bytes; }
   void forget();  // pictures in memory whose time is over, as add() does too
   // Of the gallery, the newest first, behind `before` ("": from the first).
   std::vector<std::string> list(std::string_view before, size_t limit) const;

@@ -49,7 +49,8 @@ JobSpec upscale_spec(SettingsBuilder& builder, JsonReader& r, Service& s) {
   set_upscaler(u, name, s);
   u.width = r.integer("width", 0, most_upscaled_side).value_or(0);
   u.height = r.integer("height", 0, most_upscaled_side).value_or(0);
-  upscaled_size(pixels, u);  // which checks it
+  const auto [height, width] = upscaled_size(pixels, u);  // which checks it
+  spec.pixels = height * width;
   for (const std::string& other : r.ignored())
     throw HttpFault(422, "unknown_setting", str("an upscale job has no '", other, "'"), other);
   spec.shown = {{"upscale", name}, {"init", spec.shown["image"]}};

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apps/server/base64.h"
+#include "apps/server/job_pictures.h"
 #include "apps/server/multipart.h"
 #include "apps/server/pictures.h"
 #include "apps/server/request_limits.h"
@@ -140,18 +141,18 @@ Json usage() {
 }
 
 void check_end(const JobView& v) {
-  if (v.error.status != 0) throw HttpFault(v.error.status, v.error.code, v.error.message);
+  throw_if_failed(v);
   if (v.status == JobStatus::cancelled) throw HttpFault(500, "cancelled", "the job was cancelled");
 }
 
 Reply whole_answer(Service& s, const JobView& v, const Wanted& w) {
   check_end(v);
   Json data = Json::array();
-  for (const JobImage& i : v.images)
-    if (w.url)
-      data.push_back({{"url", "/ebb/v1/images/" + i.id}});
-    else if (const auto bytes = s.store().bytes(i.id))
-      data.push_back({{"b64_json", base64(*bytes)}});
+  if (w.url)
+    for (const JobImage& i : v.images) data.push_back({{"url", "/ebb/v1/images/" + i.id}});
+  else
+    for (const std::string& bytes : files_of_pictures(s.store(), v))
+      data.push_back({{"b64_json", base64(bytes)}});
   Json out = {{"created", static_cast<int64_t>(v.job->created)}, {"data", std::move(data)}};
   out.update(facts_of(w));
   out["usage"] = usage();
@@ -224,11 +225,9 @@ class Partials : public std::enable_shared_from_this<Partials> {
     std::string last;
     try {
       check_end(v);
-      for (const JobImage& i : v.images) {
-        const auto bytes = service_.store().bytes(i.id);
-        if (!bytes) continue;
+      for (const std::string& bytes : files_of_pictures(service_.store(), v)) {
         Json data = {{"type", wanted_.event + ".completed"},
-                     {"b64_json", base64(*bytes)},
+                     {"b64_json", base64(bytes)},
                      {"created_at", static_cast<int64_t>(unix_time())},
                      {"usage", usage()}};
         data.update(facts_of(wanted_));

@@ -2,6 +2,7 @@
 #include <ctime>
 
 #include "apps/server/base64.h"
+#include "apps/server/job_pictures.h"
 #include "apps/server/sdapi/request.h"
 #include "base/version.h"
 #include "pipeline/infotext.h"
@@ -75,11 +76,11 @@ void generate(const Call& c, Task task) {
   c.service.answer_when_done(
       c, std::move(asked.spec),
       [&s = c.service, echoed = asked.echoed, sends = asked.sends_images](const JobView& v) {
-        if (v.error.status != 0) throw HttpFault(v.error.status, v.error.code, v.error.message);
+        throw_if_failed(v);
         Json images = Json::array();
-        for (const JobImage& i : v.images)
-          if (const auto bytes = sends ? s.store().bytes(i.id) : std::nullopt)
-            images.push_back(base64(*bytes));
+        if (sends)
+          for (const std::string& bytes : files_of_pictures(s.store(), v))
+            images.push_back(base64(bytes));
         return Reply{.body = json_text({{"images", std::move(images)},
                                         {"parameters", echoed},
                                         {"info", info_text(v, echoed)}})};

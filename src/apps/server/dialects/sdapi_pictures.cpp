@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apps/server/base64.h"
+#include "apps/server/job_pictures.h"
 #include "apps/server/pictures.h"
 #include "apps/server/request_limits.h"
 #include "apps/server/sdapi/request.h"
@@ -76,16 +77,16 @@ JobSpec read_extras(const Call& c, JsonReader& r) {
 
 void add_image(JobSpec& spec, const std::string& text, const std::string& field) {
   const Tensor pixels = decoded_picture(picture_bytes(text, field), field);
-  upscaled_size(pixels, spec.upscale);  // which checks it
+  const auto [height, width] = upscaled_size(pixels, spec.upscale);  // which checks it
+  spec.pixels = height * width;
   spec.inputs = {{"image", io::encode_png(pixels)}};
   spec.upscale.image = "image";
 }
 
 std::string image_of(Service& s, const JobView& v) {
-  if (v.error.status != 0) throw HttpFault(v.error.status, v.error.code, v.error.message);
-  const auto bytes = v.images.empty() ? std::nullopt : s.store().bytes(v.images[0].id);
-  if (!bytes) throw HttpFault(500, "cancelled", "the job was cancelled");
-  return base64(*bytes);
+  throw_if_failed(v);
+  if (v.images.empty()) throw HttpFault(500, "cancelled", "the job was cancelled");
+  return base64(files_of_pictures(s.store(), v)[0]);
 }
 
 void extra_single(const Call& c, JsonReader& r) {

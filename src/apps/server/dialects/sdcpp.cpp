@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apps/server/base64.h"
+#include "apps/server/job_pictures.h"
 #include "apps/server/pictures.h"
 #include "apps/server/request_limits.h"
 #include "apps/server/service.h"
@@ -128,9 +129,9 @@ Json job_text(Service& s, const JobView& v) {
   if (v.error.status != 0) out["error"] = {{"code", v.error.code}, {"message", v.error.message}};
   if (v.status != JobStatus::completed) return out;
   Json images = Json::array();
-  for (const JobImage& i : v.images)
-    if (const auto bytes = s.store().bytes(i.id))
-      images.push_back({{"index", i.index}, {"b64_json", base64(*bytes)}});
+  const std::vector<std::string> files = files_of_pictures(s.store(), v);
+  for (size_t i = 0; i < files.size(); ++i)
+    images.push_back({{"index", v.images[i].index}, {"b64_json", base64(files[i])}});
   constexpr std::string_view names[] = {"png", "jpeg", "webp"};
   out["result"] = {{"output_format", names[static_cast<size_t>(v.job->spec.format)]},
                    {"images", std::move(images)}};
