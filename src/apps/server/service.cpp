@@ -375,18 +375,22 @@ void Service::forget_in_time(const std::stop_token& stop) {
 
 void Service::work() {
   while (const auto job = queue_->next()) {
-    bool unloads = false;
-    {
-      const std::lock_guard lock(mutex_);
-      unloads = std::exchange(unload_, false);
-    }
-    if (unloads) engine_->release();
     const auto others = joined_to(job);
     if (others.empty())
       run_job(job, 0);
     else
       run_batch(others);
+    unload_if_asked();
   }
+}
+
+void Service::unload_if_asked() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(unload_, false)) return;
+  }
+  engine_->release();
+  set_model("", false);
 }
 
 std::unique_ptr<JobEvents> Service::events_of(const std::shared_ptr<Job>& job) {
@@ -480,8 +484,11 @@ std::string Service::last_error() const {
 }
 
 void Service::unload() {
-  const std::lock_guard lock(mutex_);
-  unload_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    unload_ = true;
+  }
+  queue_->run_idle([this] { unload_if_asked(); });
 }
 
 }  // namespace ebb::server

@@ -110,7 +110,7 @@ class Service {
   void set_model(const std::string& name, bool ready);
   std::pair<std::string, bool> model() const;  // that is loaded, and whether it is ready
   std::string last_error() const;
-  void unload();  // before the next job
+  void unload();  // now, or behind the job that runs
 
  private:
   Admission admit(const Request& r);
@@ -118,6 +118,7 @@ class Service {
   const Route* route_of(const Request& r, std::vector<std::string>* parts) const;
   void work();
   void forget_in_time(const std::stop_token& stop);
+  void unload_if_asked();
   void run_job(const std::shared_ptr<Job>& job, int64_t first);
   int64_t first_of(const Job& job) const;  // picture that is not stored
   std::unique_ptr<JobEvents> events_of(const std::shared_ptr<Job>& job);

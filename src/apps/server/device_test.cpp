@@ -1,0 +1,74 @@
+// What lies on the device of the engine: it is freed when that is asked for.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "support/test_server.h"
+
+namespace ebb::testing {
+namespace {
+
+using nlohmann::json;
+
+// The engine of tests, and how often it was to free what it has.
+class Freed final : public server::Engine {
+ public:
+  Freed(std::atomic<int>& times, int64_t step_ms)
+      : times_(times), engine_(server::fake_engine(step_ms)) {}
+  void run(const server::Job& job, int64_t first, server::JobEvents& events) override {
+    engine_->run(job, first, events);
+  }
+  Joins joins(const server::Job&) override { return {}; }
+  void run_batch(std::span<server::BatchMember>) override {}
+  server::JobMemory plan(const server::Job& job) override { return engine_->plan(job); }
+  void release() override { ++times_, engine_->release(); }
+
+ private:
+  std::atomic<int>& times_;
+  std::unique_ptr<server::Engine> engine_;
+};
+
+class Device : public ::testing::Test {
+ protected:
+  void start(int64_t step_ms) {
+    server_ = std::make_unique<TestServer>(
+        folder_.path(), step_ms, TestServer::Change(),
+        [this, step_ms](const auto&) { return std::make_unique<Freed>(freed_, step_ms); });
+  }
+  bool freed_becomes(int times) const {
+    for (int i = 0; i < 500 && freed_ != times; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return freed_ == times;
+  }
+  static json job(const std::string& prompt) {
+    return {{"prompt", prompt}, {"size", "64x64"}, {"steps", 4}};
+  }
+  std::atomic<int> freed_ = 0;
+  Folder folder_;
+  std::unique_ptr<TestServer> server_;
+};
+
+}  // namespace
+
+TEST_F(Device, unload_checkpoint__frees_it_though_no_job_comes) {
+  start(0);
+  server_->finished(server_->post("/ebb/v1/jobs", job("x")).json()["id"]);
+  EXPECT_EQ(server_->get("/healthz").json()["ready"], true);
+  EXPECT_EQ(server_->post("/sdapi/v1/unload-checkpoint", json::object()).status, 200);
+  ASSERT_TRUE(freed_becomes(1));
+  for (int i = 0; i < 500 && server_->get("/healthz").json()["ready"] == true; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(server_->get("/healthz").json()["ready"], false);
+}
+
+TEST_F(Device, unload_checkpoint__while_a_job_runs_frees_it_behind_the_job) {
+  start(50);
+  const std::string id = server_->post("/ebb/v1/jobs", job("x")).json()["id"];
+  while (!server_->service().queue().running()) {
+  }
+  EXPECT_EQ(server_->post("/sdapi/v1/unload-checkpoint", json::object()).status, 200);
+  EXPECT_EQ(server_->finished(id)["status"], "completed");
+  EXPECT_TRUE(freed_becomes(1));
+}
+
+}  // namespace ebb::testing
