@@ -1,6 +1,7 @@
 #include "runtime/run_step.h"
 
 #include "base/error.h"
+#include "core/device_lost.h"
 #include "core/out_of_memory.h"
 
 namespace ebb {
@@ -21,6 +22,8 @@ void run_program(const Program& program, const Signature& sig, const Call& call)
     program.run(call);
   } catch (const OutOfMemory& e) {
     throw OutOfMemory(with_op(e));
+  } catch (const DeviceLost& e) {
+    throw DeviceLost(with_op(e));
   } catch (const Error& e) {
     fail(with_op(e));
   }

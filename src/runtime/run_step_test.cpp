@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/device_lost.h"
 #include "core/out_of_memory.h"
 #include "ops/silu/op.h"
 #include "support/files.h"
@@ -25,6 +26,15 @@ TEST(run_step, out_of_memory__keeps_its_type_and_says_where) {
   } catch (const OutOfMemory& e) {
     EXPECT_EQ(std::string(e.what()).rfind("far: out of memory  silu", 0), 0u) << e.what();
     EXPECT_TRUE(std::string(e.what()).ends_with("  at net.mid")) << e.what();
+  }
+}
+
+TEST(run_step, lost_device__keeps_its_type_and_says_where) {
+  try {
+    run_step(failing([](const Call&) { throw DeviceLost("far: it is gone"); }));
+    FAIL() << "nothing was thrown";
+  } catch (const DeviceLost& e) {
+    EXPECT_EQ(std::string(e.what()).rfind("far: it is gone  silu", 0), 0u) << e.what();
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "core/device_lost.h"
 #include "core/out_of_memory.h"
 
 namespace ebb {
@@ -180,6 +181,8 @@ class Race {
       return true;
     } catch (const OutOfMemory&) {
       throw;  // no fault of the candidate's
+    } catch (const DeviceLost&) {
+      throw;  // no other one can be measured
     } catch (const Error& e) {
       if (faults_[contest].empty()) faults_[contest] = e.what();
       return false;

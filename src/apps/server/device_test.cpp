@@ -1,4 +1,5 @@
-// What lies on the device of the engine: it is freed when that is asked for.
+// What lies on the device of the engine is freed when that is asked for; a device that is lost is
+// told, and jobs are left for the next process.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -69,6 +70,40 @@ TEST_F(Device, unload_checkpoint__while_a_job_runs_frees_it_behind_the_job) {
   EXPECT_EQ(server_->post("/sdapi/v1/unload-checkpoint", json::object()).status, 200);
   EXPECT_EQ(server_->finished(id)["status"], "completed");
   EXPECT_TRUE(freed_becomes(1));
+}
+
+// As CUDA's behind a kernel's fault: only another process can use it again.
+TEST_F(Device, lost__the_job_fails_and_those_that_wait_stay_for_the_next_process) {
+  start(0);
+  const auto lost = server_->post("/sdapi/v1/txt2img", {{"prompt", "lose the device"}});
+  EXPECT_EQ(lost.status, 500);
+  EXPECT_NE(lost.body.find("asks for a lost device"), std::string::npos) << lost.body;
+  HttpAnswer health = server_->get("/healthz");
+  for (int i = 0; i < 500 && health.status != 503; ++i) health = server_->get("/healthz");
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(health.json()["ready"], false);
+  EXPECT_NE(health.body.find("asks for a lost device"), std::string::npos) << health.body;
+  EXPECT_EQ(server_->post("/ebb/v1/jobs", job("x")).status, 503) << "no more are taken";
+  EXPECT_EQ(server_->get("/ebb/v1/jobs").status, 200) << "what there is can be looked at";
+}
+
+TEST_F(Device, health__is_clear_behind_a_job_that_ends_well) {
+  start(0);
+  server_->finished(server_->post("/ebb/v1/jobs", job("fail")).json()["id"]);
+  EXPECT_NE(server_->get("/healthz").json()["last_error"], nullptr);
+  server_->finished(server_->post("/ebb/v1/jobs", job("x")).json()["id"]);
+  EXPECT_EQ(server_->get("/healthz").json()["last_error"], nullptr);
+}
+
+TEST(server_device, errors_of_jobs__are_not_told_without_the_key) {
+  const Folder folder;
+  TestServer s(folder.path(), 0, [](auto& o) { o.guard.key = "a long key"; });
+  const auto a =
+      s.post("/sdapi/v1/txt2img", {{"prompt", "fail"}}, "Authorization: Bearer a long key\r\n");
+  EXPECT_EQ(a.status, 500) << a.body;
+  const auto health = s.get("/healthz");
+  EXPECT_EQ(health.status, 200);
+  EXPECT_EQ(health.json()["last_error"], nullptr) << health.body;
 }
 
 }  // namespace ebb::testing

@@ -46,7 +46,8 @@ struct JobMemory {
 class Engine {
  public:
   virtual ~Engine() = default;
-  // Pictures from number `first` on. Throws Error, and Cancelled where it was told to stop.
+  // Pictures from number `first` on. Throws Error, and Cancelled where it was told to stop; behind
+  // a DeviceLost it is asked for nothing.
   virtual void run(const Job& job, int64_t first, JobEvents& events) = 0;
   // Which other jobs' pictures can be made in one batch with those of `job`, by the model that is
   // loaded; null: none. Those whose settings are wrong cannot. What is given refers to `job`, and

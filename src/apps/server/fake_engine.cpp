@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/version.h"
+#include "core/device_lost.h"
 #include "diffusion/solver/run.h"
 #include "io/image.h"
 #include "io/mask_file.h"
@@ -108,6 +109,7 @@ class FakeEngine final : public Engine {
       events.model(model_ = shown_model(job), true);
     }
     require(o.prompt != "fail", "fake: the prompt asks for a failure");
+    if (o.prompt == "lose the device") throw DeviceLost("fake: the prompt asks for a lost device");
     for (int64_t i = first + (skips ? 1 : 0); i < o.n; ++i) make(job, o, i, events);
   }
   JobMemory plan(const Job& job) override {

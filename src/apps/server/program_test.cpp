@@ -103,6 +103,25 @@ TEST(serve_program, killed__its_jobs_go_on_and_pictures_are_whole) {
   for (const json& i : images) EXPECT_EQ(i["prompt"], "a fox");
 }
 
+// Its supervisor starts it again.
+TEST(serve_program, device_that_is_lost__ends_it_with_an_error_and_other_jobs_go_on) {
+  Folder folder;
+  std::string waits;
+  {
+    Serving s(folder.path(), {"--step-ms", "100"});
+    s.post("/ebb/v1/jobs", slow_job(1));
+    json lost = slow_job(1);
+    lost["prompt"] = "lose the device";
+    s.post("/ebb/v1/jobs", lost);
+    waits = s.post("/ebb/v1/jobs", slow_job(2)).json()["id"];
+    EXPECT_EQ(s.wait(), 1);
+    EXPECT_NE(s.log().find("no job can run in this process any more"), std::string::npos)
+        << s.log();
+  }
+  Serving s(folder.path(), {"--step-ms", "1"});
+  EXPECT_EQ(s.finished(waits)["status"], "completed");
+}
+
 TEST(serve_program, killed_3_times_with_50_jobs__each_picture_is_there_once) {
   Folder folder;
   std::map<std::string, int> times;

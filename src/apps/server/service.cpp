@@ -11,6 +11,7 @@
 #include "apps/server/page.h"
 #include "base/hash.h"
 #include "base/names.h"
+#include "core/device_lost.h"
 #include "core/out_of_memory.h"
 #include "diffusion/solver/run.h"
 
@@ -406,33 +407,51 @@ int64_t Service::first_of(const Job& job) const {
 
 void Service::run_job(const std::shared_ptr<Job>& job, int64_t first) {
   Running events(*this, job);
-  const auto failed = [&](int status, const char* code, const std::string& sentence) {
-    {
-      const std::lock_guard lock(mutex_);
-      last_error_ = sentence;
-    }
-    if (options_.log) say(str("job ", printable(job->id), " failed: ", sentence.substr(0, 300)));
-    queue_->finish(*job, JobStatus::failed, {status, code, sentence});
-  };
   try {
     first = std::max(first, first_of(*job));
     if (first < job->spec.images()) engine_->run(*job, first, events);
+    {
+      const std::lock_guard lock(mutex_);
+      last_error_.clear();
+    }
     queue_->finish(*job, JobStatus::completed);
   } catch (const Cancelled&) {
     queue_->finish(*job, JobStatus::cancelled);
+  } catch (const DeviceLost& e) {
+    fail_job(*job, {500, "device_lost", e.what()});
+    lose_device(e.what());
   } catch (const OutOfMemory& e) {
     engine_->release();
-    failed(500, "out_of_memory", e.what());
+    fail_job(*job, {500, "out_of_memory", e.what()});
   } catch (const HttpFault& e) {
-    failed(e.status, e.code.c_str(), e.what());
+    fail_job(*job, {e.status, e.code, e.what()});
   } catch (const Error& e) {
-    failed(500, "generation_failed", e.what());
+    fail_job(*job, {500, "generation_failed", e.what()});
   } catch (const std::bad_alloc&) {
     engine_->release();
-    failed(500, "out_of_memory", "serve: the host has not enough memory for this job");
+    fail_job(*job, {500, "out_of_memory", "serve: the host has not enough memory for this job"});
   } catch (const std::exception& e) {
-    failed(500, "generation_failed", str("serve: ", e.what()));
+    fail_job(*job, {500, "generation_failed", str("serve: ", e.what())});
   }
+}
+
+void Service::fail_job(const Job& job, const JobError& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    last_error_ = error.message;
+  }
+  if (options_.log) say(str("job ", printable(job.id), " failed: ", error.message.substr(0, 300)));
+  queue_->finish(job, JobStatus::failed, error);
+}
+
+// The job that lost it has failed, so that the next process does not begin with it; those that wait
+// stay in the folder for that process.
+void Service::lose_device(const std::string& sentence) {
+  {
+    const std::lock_guard lock(mutex_);
+    device_fault_ = sentence, model_ready_ = false;
+  }
+  queue_->close(false);
 }
 
 // ---- what is looked at ------------------------------------------------------------------------
@@ -481,6 +500,11 @@ std::pair<std::string, bool> Service::model() const {
 std::string Service::last_error() const {
   const std::lock_guard lock(mutex_);
   return last_error_;
+}
+
+std::string Service::device_fault() const {
+  const std::lock_guard lock(mutex_);
+  return device_fault_;
 }
 
 void Service::unload() {

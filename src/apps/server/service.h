@@ -109,8 +109,9 @@ class Service {
   int64_t set_preview(const std::string& job, const Tensor& pixels);  // its number
   void set_model(const std::string& name, bool ready);
   std::pair<std::string, bool> model() const;  // that is loaded, and whether it is ready
-  std::string last_error() const;
-  void unload();  // now, or behind the job that runs
+  std::string last_error() const;              // of the job that ended last; "": none
+  std::string device_fault() const;  // why no job can run in this process any more; "": they can
+  void unload();                     // now, or behind the job that runs
 
  private:
   Admission admit(const Request& r);
@@ -120,6 +121,8 @@ class Service {
   void forget_in_time(const std::stop_token& stop);
   void unload_if_asked();
   void run_job(const std::shared_ptr<Job>& job, int64_t first);
+  void fail_job(const Job& job, const JobError& error);
+  void lose_device(const std::string& sentence);
   int64_t first_of(const Job& job) const;  // picture that is not stored
   std::unique_ptr<JobEvents> events_of(const std::shared_ptr<Job>& job);
   // Batches: service_batch.cpp.
@@ -141,7 +144,7 @@ class Service {
   std::deque<PreviewPicture> previews_;  // one a job, the latest behind
   int64_t preview_number_ = 0;
   double looked_ = -1e9;
-  std::string model_, last_error_;
+  std::string model_, last_error_, device_fault_;
   bool model_ready_ = false, unload_ = false;
   std::atomic<bool> stopping_ = false, ending_ = false;  // once what is drained has ended
   Tasks codec_;

@@ -3,6 +3,7 @@
 
 #include "apps/server/batch.h"
 #include "apps/server/service.h"
+#include "core/device_lost.h"
 #include "core/out_of_memory.h"
 #include "diffusion/solver/run.h"
 
@@ -73,11 +74,13 @@ void Service::run_batch(const std::vector<std::shared_ptr<Job>>& jobs) {
                          queue_->finish(*job, s);
                        }});
   }
-  std::string fault;
+  std::string fault, lost;
   try {
     for (BatchMember& m : members) m.next = first_of(*m.job);
     engine_->run_batch(members);
   } catch (const Cancelled&) {
+  } catch (const DeviceLost& e) {
+    lost = e.what();
   } catch (const OutOfMemory& e) {
     engine_->release();
     fault = e.what();
@@ -91,7 +94,11 @@ void Service::run_batch(const std::vector<std::shared_ptr<Job>>& jobs) {
     say(str("batch of ", jobs.size(),
             " jobs failed, they are made one by one: ", fault.substr(0, 300)));
   for (size_t i = 0; i < jobs.size(); ++i)
-    if (members[i].open) run_job(jobs[i], members[i].next);
+    if (members[i].open && lost.empty() && device_fault().empty())
+      run_job(jobs[i], members[i].next);
+    else if (members[i].open)
+      fail_job(*jobs[i], {500, "device_lost", lost.empty() ? device_fault() : lost});
+  if (!lost.empty()) lose_device(lost);
 }
 
 }  // namespace ebb::server

@@ -1,6 +1,7 @@
 #include "backend/cuda/error.h"
 
 #include "backend/cuda/blocking.h"
+#include "core/device_lost.h"
 #include "core/out_of_memory.h"
 
 namespace ebb::cuda {
@@ -33,7 +34,9 @@ void check(cudaError_t status, std::string_view what) {
   const std::string reason =
       str(" failed (", cudaGetErrorName(status), ": ", cudaGetErrorString(status), ")");
   if (is_lasting(status) && !launch_blocking())
-    fail("cuda: the device", reason, "; CUDA_LAUNCH_BLOCKING=1 names the kernel and its op");
+    throw DeviceLost(
+        str("cuda: the device", reason, "; CUDA_LAUNCH_BLOCKING=1 names the kernel and its op"));
+  if (is_lasting(status)) throw DeviceLost(str("cuda: ", what, reason));
   if (status == cudaErrorMemoryAllocation)
     throw OutOfMemory(str("cuda: ", what, reason, "; other programs may hold the device's memory"));
   fail("cuda: ", what, reason);

@@ -9,9 +9,9 @@
 
 namespace ebb::cuda {
 
-// Throws Error, or OutOfMemory, that names what failed: a call, or the kernel that was launched.
-// Where a kernel failed while it ran, whose it was is not known: any later call returns that, and
-// so says the Error, unless every kernel is waited for (blocking.h).
+// Throws Error, or OutOfMemory or DeviceLost, that names what failed: a call, or the kernel that
+// was launched. Where a kernel failed while it ran, whose it was is not known: any later call
+// returns that, and so says the Error, unless every kernel is waited for (blocking.h).
 void check(cudaError_t status, std::string_view what);
 
 }  // namespace ebb::cuda

@@ -234,16 +234,24 @@ int run(const Options& o) {
   const std::jthread watch([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      if (signals.requested() != 0 || has_ended(o.parent_pid)) return service.stop();
+      if (signals.requested() != 0 || has_ended(o.parent_pid) || !service.device_fault().empty())
+        return service.stop();
     }
   });
   service.run();
   const bool runs_end = service.folders().finish(std::chrono::seconds(1));
-  if (runs_end && service.catalogue().finish(std::chrono::seconds(1))) return 0;
+  const std::string fault = service.device_fault();
+  if (runs_end && service.catalogue().finish(std::chrono::seconds(1))) {
+    require(fault.empty(),
+            "serve: no job can run in this process any more: start it again, it goes on with the "
+            "jobs that wait  ",
+            fault);
+    return 0;
+  }
   std::fprintf(stderr, "serve: a folder of %s still does not answer: it is not waited for\n",
                runs_end ? "models" : "--runs");
   std::fflush(nullptr);
-  std::_Exit(0);  // the thread that waits for it cannot be ended
+  std::_Exit(fault.empty() ? 0 : 1);  // the thread that waits for it cannot be ended
 }
 
 std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
