@@ -9,16 +9,12 @@
 #include "apps/server/fault.h"
 #include "apps/server/job_pictures.h"
 #include "apps/server/page.h"
-#include "base/hash.h"
 #include "base/names.h"
-#include "core/device_lost.h"
-#include "core/out_of_memory.h"
-#include "diffusion/solver/run.h"
 
 namespace ebb::server {
 namespace {
 
-constexpr double looking_seconds = 10, preview_interval = 0.3;
+constexpr double looking_seconds = 10;
 constexpr size_t codec_threads = 2;
 
 // Tells of each request when it is answered.
@@ -51,96 +47,6 @@ class Logged final : public Exchange {
   std::shared_ptr<Exchange> to_;
   std::string what_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-// Of a text that the format cannot hold, a picture without it.
-std::vector<uint8_t> encoded(Service& s, const Job& job, const MadePicture& p) {
-  const JobSpec& spec = job.spec;
-  try {
-    return io::encode_picture(spec.format, p.pixels, p.text, spec.quality);
-  } catch (const Error& e) {
-    s.queue().warn(job, str(e.what(), "; the picture has no text"));
-    return io::encode_picture(spec.format, p.pixels, {}, spec.quality);
-  }
-}
-
-// By which a process that goes on with a job knows which of its pictures are stored.
-std::string tag_of(const Job& job, int64_t index) {
-  char out[9];
-  std::snprintf(out, sizeof out, "%08x",
-                static_cast<unsigned>(fnv1a(str(job.file, '/', index)) & 0xffffffff));
-  return out;
-}
-
-// A picture that is being encoded. Its job ends behind it, whatever becomes of it.
-struct Encoding {
-  Encoding(Queue& q, std::shared_ptr<Job> of) : queue(q), job(std::move(of)) {
-    queue.encoding(*job);
-  }
-  ~Encoding() {
-    try {
-      queue.encoded(*job, std::move(image));
-    } catch (const std::exception& e) {
-      std::fprintf(stderr, "serve: a picture was not told: %s\n", e.what());
-    }
-  }
-  Encoding(const Encoding&) = delete;
-  Encoding& operator=(const Encoding&) = delete;
-  Queue& queue;
-  std::shared_ptr<Job> job;
-  std::optional<JobImage> image = {};  // none: it failed
-};
-
-// What the engine tells of a job, to the queue and the store.
-class Running final : public JobEvents {
- public:
-  Running(Service& s, std::shared_ptr<Job> job) : service_(s), job_(std::move(job)) {}
-
-  bool progress(const JobProgress& p) override {
-    JobProgress now = p;
-    now.preview = preview_number_;
-    service_.queue().progress(*job_, now);
-    return !job_->cancel && !job_->skip;
-  }
-  bool wants_preview() override {
-    const double now = unix_time();
-    return service_.is_looked_at() && now - previewed_ >= preview_interval;
-  }
-  void preview(const Tensor& pixels) override {
-    previewed_ = unix_time();
-    preview_number_ = service_.set_preview(job_->id, pixels);
-  }
-  void picture(MadePicture p) override {
-    const auto encoding = std::make_shared<Encoding>(service_.queue(), job_);
-    service_.codec().add([&s = service_, encoding, p = std::move(p)] {
-      const Job& job = *encoding->job;
-      try {
-        const JobSpec& spec = job.spec;
-        std::string fault;
-        auto bytes = encoded(s, job, p);
-        JobImage image{.index = p.index, .seed = p.seed, .batch = p.batch};
-        const std::string tag = tag_of(job, p.index);
-        if (job.of_before) image.id = s.store().with_tag(tag);
-        if (image.id.empty())
-          image.id =
-              s.store().add(std::move(bytes), {spec.format, p.seed, spec.keeps, tag}, &fault);
-        if (const auto at = p.text.find("parameters"); at != p.text.end())
-          image.parameters = at->second;
-        if (!fault.empty()) s.queue().warn(job, fault);
-        encoding->image = std::move(image);
-      } catch (const std::exception& e) {
-        s.queue().warn(job, e.what());
-      }
-    });
-  }
-  void warn(const std::string& text) override { service_.queue().warn(*job_, text); }
-  void model(const std::string& name, bool ready) override { service_.set_model(name, ready); }
-
- private:
-  Service& service_;
-  std::shared_ptr<Job> job_;
-  int64_t preview_number_ = 0;
-  double previewed_ = 0;
 };
 
 HttpFault no_folder() {
@@ -370,88 +276,6 @@ void Service::forget_in_time(const std::stop_token& stop) {
     ::malloc_trim(0);  // what many large bodies at once took would stay in the heap
     wake.wait_for(lock, stop, options_.tidy, [] { return false; });
   }
-}
-
-// ---- the worker -------------------------------------------------------------------------------
-
-void Service::work() {
-  while (const auto job = queue_->next()) {
-    const auto others = joined_to(job);
-    if (others.empty())
-      run_job(job, 0);
-    else
-      run_batch(others);
-    unload_if_asked();
-  }
-}
-
-void Service::unload_if_asked() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!std::exchange(unload_, false)) return;
-  }
-  engine_->release();
-  set_model("", false);
-}
-
-std::unique_ptr<JobEvents> Service::events_of(const std::shared_ptr<Job>& job) {
-  return std::make_unique<Running>(*this, job);
-}
-
-int64_t Service::first_of(const Job& job) const {
-  int64_t first = job.done_before;
-  while (job.of_before && first < job.spec.images() && !store_.with_tag(tag_of(job, first)).empty())
-    ++first;
-  return first;
-}
-
-void Service::run_job(const std::shared_ptr<Job>& job, int64_t first) {
-  Running events(*this, job);
-  try {
-    first = std::max(first, first_of(*job));
-    if (first < job->spec.images()) engine_->run(*job, first, events);
-    {
-      const std::lock_guard lock(mutex_);
-      last_error_.clear();
-    }
-    queue_->finish(*job, JobStatus::completed);
-  } catch (const Cancelled&) {
-    queue_->finish(*job, JobStatus::cancelled);
-  } catch (const DeviceLost& e) {
-    fail_job(*job, {500, "device_lost", e.what()});
-    lose_device(e.what());
-  } catch (const OutOfMemory& e) {
-    engine_->release();
-    fail_job(*job, {500, "out_of_memory", e.what()});
-  } catch (const HttpFault& e) {
-    fail_job(*job, {e.status, e.code, e.what()});
-  } catch (const Error& e) {
-    fail_job(*job, {500, "generation_failed", e.what()});
-  } catch (const std::bad_alloc&) {
-    engine_->release();
-    fail_job(*job, {500, "out_of_memory", "serve: the host has not enough memory for this job"});
-  } catch (const std::exception& e) {
-    fail_job(*job, {500, "generation_failed", str("serve: ", e.what())});
-  }
-}
-
-void Service::fail_job(const Job& job, const JobError& error) {
-  {
-    const std::lock_guard lock(mutex_);
-    last_error_ = error.message;
-  }
-  if (options_.log) say(str("job ", printable(job.id), " failed: ", error.message.substr(0, 300)));
-  queue_->finish(job, JobStatus::failed, error);
-}
-
-// The job that lost it has failed, so that the next process does not begin with it; those that wait
-// stay in the folder for that process.
-void Service::lose_device(const std::string& sentence) {
-  {
-    const std::lock_guard lock(mutex_);
-    device_fault_ = sentence, model_ready_ = false;
-  }
-  queue_->close(false);
 }
 
 // ---- what is looked at ------------------------------------------------------------------------
