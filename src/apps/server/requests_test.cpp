@@ -47,4 +47,31 @@ TEST_F(Requests, pictures__are_bounded_in_number) {
   }
 }
 
+// Protocols send `eta` to all samplers; what is asked for by name fails before the job is made.
+TEST_F(Requests, options__are_those_of_the_sampler) {
+  const auto sdcpp = [&](const json& params) {
+    return server_.post("/sdcpp/v1/img_gen", {{"prompt", "fox"}, {"sample_params", params}});
+  };
+  const auto status_of = [&](const HttpAnswer& a) {
+    EXPECT_EQ(a.status, 202) << a.body;
+    return server_.finished(a.json()["id"])["status"];
+  };
+  EXPECT_EQ(status_of(sdcpp({{"sample_method", "dpmpp_2m"}, {"eta", 0}})), "completed");
+  EXPECT_EQ(status_of(sdcpp({{"eta", 0}})), "completed");
+  const auto ignored = sdcpp({{"sample_method", "dpmpp_2m"}, {"eta", 0.5}});
+  EXPECT_EQ(ignored.header("x-ebb-ignored"), "sample_params.eta");
+  EXPECT_EQ(sdcpp({{"sample_method", "ddim"}, {"eta", 0.5}}).header("x-ebb-ignored"), "");
+  EXPECT_EQ(sdcpp({{"sample_method", "none.such"}, {"eta", 0}}).status, 400);
+  for (const auto& [sampler, options, status] : {std::tuple{"ddim", "eta=0.5", 202},
+                                                 {"dpmpp_2m", "eta=0.5", 422},
+                                                 {"auto", "eta=0.5", 422},
+                                                 {"ddim", "eta=x", 422},
+                                                 {"ddim", "none=1", 422},
+                                                 {"DPM++ 2M Karras", "", 202}}) {
+    const auto a =
+        server_.post("/ebb/v1/jobs", {{"prompt", "x"}, {"sampler", sampler}, {"options", options}});
+    EXPECT_EQ(a.status, status) << sampler << ' ' << options << a.body;
+  }
+}
+
 }  // namespace ebb::testing

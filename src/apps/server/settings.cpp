@@ -18,6 +18,7 @@
 #include "diffusion/solver/sampler_names.h"
 #include "io/image.h"
 #include "pipeline/loras.h"
+#include "pipeline/open_choices.h"
 #include "text/prompt.h"
 
 namespace ebb::server {
@@ -48,6 +49,12 @@ std::string text_of(const Json& value, const std::string& field) {
 // The end of an Error's text without what stands before the first rule, or all of it.
 [[noreturn]] void fail_setting(const std::string& field, const Error& e) {
   throw HttpFault(422, "invalid_value", str(field, ": ", e.what()), field);
+}
+
+// Without a schedule behind it.
+std::string sampler_of(const std::string& name) {
+  if (same_name(name, "auto")) return std::string(default_sampler);
+  return split_schedule(plain_name(name)).sampler;
 }
 
 std::vector<Field> plain_fields(cli::GenerateFlags& o) {
@@ -281,7 +288,12 @@ void SettingsBuilder::control(const Json& unit) {
 
 void SettingsBuilder::check_names() const {
   const GenerateOptions& g = spec_.flags.generate;
-  if (!same_name(g.sampler, "auto")) check_sampler(g.sampler);
+  check_sampler(g.sampler);
+  try {
+    check_options(sampler_of(g.sampler), parse_options(g.options, "options"));
+  } catch (const Error& e) {
+    fail_setting("options", e);
+  }
   try {
     if (!same_name(g.schedule, "auto")) find_schedule(g.schedule, find_dialect(g.dialect));
   } catch (const Error& e) {
@@ -376,10 +388,16 @@ void check_sampler(const std::string& name) {
                     str("Sampler not found: the name is longer than ", longest_name, " bytes"),
                     "sampler");
   try {
-    find_sampler(split_schedule(plain_name(name)).sampler);
+    find_sampler(sampler_of(name));
   } catch (const Error& e) {
     throw HttpFault(400, "not_found", str("Sampler not found: ", e.what()), "sampler");
   }
+}
+
+bool takes_option(const std::string& sampler, std::string_view option) {
+  check_sampler(sampler);
+  return std::ranges::any_of(find_sampler(sampler_of(sampler)).sampler->options(),
+                             [&](const Option& o) { return o.name == option; });
 }
 
 Json settings_description() {

@@ -80,5 +80,8 @@ void check_pixels(const std::string& field, double height, double width);
 // "sampler": looked up by any name that a program uses, with a schedule behind it. Throws HttpFault
 // 400 "Sampler not found".
 void check_sampler(const std::string& name);
+// Whether such a sampler, or the one that is taken for "auto", has this option: protocols send all.
+// Throws likewise.
+bool takes_option(const std::string& sampler, std::string_view option);
 
 }  // namespace ebb::server

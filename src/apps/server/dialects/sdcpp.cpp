@@ -29,12 +29,16 @@ void refuse_given(JsonReader& r, std::initializer_list<const char*> names) {
 
 void set_sampling(const Call& c, SettingsBuilder& to, const Json& params) {
   JsonReader r(params);
-  if (const auto v = r.text("sample_method"); v && !v->empty())
-    to.set("sampler", *v, "sample_method");
+  const std::string method = r.text("sample_method").value_or("");
+  if (!method.empty()) to.set("sampler", method, "sample_method");
   if (const auto v = r.text("scheduler"); v && !v->empty() && *v != "default")
     to.set("schedule", *v, "scheduler");
   to.set("steps", r.integer("sample_steps", 1, most_steps).value_or(20), "sample_steps");
-  if (const auto v = r.number("eta")) to.set("options", str("eta=", number_text(*v)), "eta");
+  if (const auto eta = r.number("eta");
+      eta && takes_option(method.empty() ? "auto" : method, "eta"))
+    to.set("options", str("eta=", number_text(*eta)), "eta");
+  else if (eta.value_or(0) != 0)
+    c.ignored->emplace_back("sample_params.eta");
   refuse_given(r, {"custom_sigmas"});
   if (const Json* guidance = r.object("guidance")) {
     JsonReader g(*guidance);

@@ -8,8 +8,6 @@
 #include "apps/server/request_limits.h"
 #include "apps/server/sdapi/menus.h"
 #include "base/names.h"
-#include "diffusion/solver/sampler.h"
-#include "diffusion/solver/sampler_names.h"
 #include "pipeline/hires.h"
 #include "pipeline/infotext.h"
 
@@ -103,18 +101,11 @@ void set_size(Reading& q) {
 }
 
 // ---- samplers
-bool has_option(const std::string& sampler, const std::string& option) {
-  const FoundSampler s = find_sampler(split_schedule(plain_name(sampler)).sampler);
-  return std::ranges::any_of(s.sampler->options(),
-                             [&](const Option& o) { return o.name == option; });
-}
-
 void set_sampler(Reading& q) {
   const std::string index = q.r.text("sampler_index").value_or("Euler");
   std::string name = q.r.text("sampler_name").value_or(index);
   const MenuChoice choice = menu_choice(name.empty() ? "Euler" : name);
   name = choice.sampler;
-  check_sampler(name);
   q.to.set("sampler", name, "sampler_name");
   std::string schedule = q.r.text("scheduler").value_or("");
   if (schedule.empty()) schedule = choice.schedule;
@@ -126,7 +117,7 @@ void set_sampler(Reading& q) {
   std::string options;
   for (const char* o : {"eta", "s_churn", "s_tmin", "s_tmax", "s_noise"}) {
     const auto value = q.r.number(o);
-    if (!value || !has_option(name, o) || (*value == 0 && std::string_view(o) == "s_tmax"))
+    if (!value || !takes_option(name, o) || (*value == 0 && std::string_view(o) == "s_tmax"))
       continue;
     options += str(options.empty() ? "" : ",", o, '=', number_text(*value));
   }
