@@ -98,6 +98,32 @@ TEST_F(CatalogueOfFiles, model_of_ebb__is_the_usual_one_if_there_is_no_other) {
   EXPECT_EQ(usual(), std::pair(std::string("other"), std::string("other box ")));
 }
 
+// Its file is gone: what is told is what requests get that name none.
+TEST_F(CatalogueOfFiles, model_that_was_set_and_is_gone__leaves_the_usual_one) {
+  std::filesystem::create_directories(folder_ / "models");
+  checkpoint({unet(), text(), autoencoder()}, "models/a");
+  const std::string gone = checkpoint({unet(), text(), autoencoder()}, "models/b");
+  TestServer server(folder_.path(), 1, folders());
+  const json small = {{"prompt", "x"}, {"steps", 1}, {"width", 64}, {"height", 64}};
+  const auto model_of = [&](const char* route, json body) {
+    const auto a = server.post(route, body);
+    EXPECT_EQ(a.status, 200) << a.body;
+    return json::parse(a.json()["info"].get<std::string>())["sd_model_name"];
+  };
+  ASSERT_EQ(server.post("/sdapi/v1/options", {{"sd_model_checkpoint", "b"}}).status, 200);
+  EXPECT_EQ(model_of("/sdapi/v1/txt2img", small), "b");
+  std::filesystem::remove(gone);
+  ASSERT_EQ(server.post("/sdapi/v1/refresh-checkpoints", json::object()).status, 200);
+  const json options = server.get("/sdapi/v1/options").json();
+  EXPECT_TRUE(options["sd_model_checkpoint"].get<std::string>().starts_with("a.safetensors"));
+  EXPECT_EQ(model_of("/sdapi/v1/txt2img", small), "a");
+  EXPECT_EQ(server.post("/sdapi/v1/options", {{"jpeg_quality", 90}}).status, 200);
+  EXPECT_EQ(server.post("/ebb/v1/jobs", {{"prompt", "x"}}).status, 202);
+  json named = small;
+  named["override_settings"]["sd_model_checkpoint"] = "b";
+  EXPECT_EQ(server.post("/sdapi/v1/txt2img", named).status, 400) << "it was asked for";
+}
+
 TEST_F(CatalogueOfFiles, network_that_is_told_guidance__has_no_negative_prompt) {
   std::filesystem::create_directories(folder_ / "models");
   Part told = unet();

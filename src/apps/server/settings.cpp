@@ -129,11 +129,15 @@ double output_pixels(const cli::GenerateFlags& o, ImageSize size, ImageSize init
 
 std::span<const FileSetting> file_settings() { return of_files; }
 
+std::optional<CatalogueFile> current_model(const SettingsSource& source) {
+  if (auto f = source.catalogue.lookup(FileKind::model, source.model); f && f->fault.empty())
+    return f;
+  return source.catalogue.usual_model();
+}
+
 std::optional<CatalogueFile> SettingsBuilder::model() const {
   if (!spec_.flags.model.empty()) return source_.catalogue.by_path(spec_.flags.model);
-  if (!source_.model.empty())
-    return source_.catalogue.find(FileKind::model, source_.model, "model");
-  return source_.catalogue.usual_model();
+  return current_model(source_);
 }
 
 ModelDefaults SettingsBuilder::defaults() const {

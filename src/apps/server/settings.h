@@ -19,8 +19,12 @@ struct SettingsSource {
   const Catalogue& catalogue;
   Store& store;
   std::string lora_dir, embedding_dir;
-  std::string model;  // of a request that names none: a title; "": the usual one
+  std::string model;  // that is set for requests that name none; "": none
 };
+
+// Of a request that names none: the one that is set, or the usual one where that is not there or
+// cannot be used. None: there is none at all.
+std::optional<CatalogueFile> current_model(const SettingsSource& source);
 
 // Settings that name files of the catalogue, and of which kind. Behind the name may stand numbers.
 struct FileSetting {

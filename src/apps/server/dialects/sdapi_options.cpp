@@ -7,17 +7,9 @@
 namespace ebb::server::dialects {
 namespace {
 
-// The checkpoint that jobs get which name none: that was set, or the usual one.
-std::optional<CatalogueFile> current_model(Service& s) {
-  const Json set = s.options().get("sd_model_checkpoint");
-  if (set.is_string())
-    if (auto f = s.catalogue().lookup(FileKind::model, set.get<std::string>())) return f;
-  return s.catalogue().usual_model();
-}
-
 void get_options(const Call& c) {
   Json out = c.service.options().all();
-  const auto model = current_model(c.service);
+  const auto model = current_model(c.service.source());
   out["sd_model_checkpoint"] = model ? model->title() : "";
   out["sd_checkpoint_hash"] = model ? model->sha256 : "";
   c.reply(out);
@@ -47,10 +39,8 @@ void post_options(const Call& c, JsonReader& r) {
   }
   if (changes.contains("samples_format")) sdapi::format_of(changes["samples_format"]);
   // What a job would refuse is refused here.
-  Json all = before;
-  all.update(changes);
   SettingsBuilder trial(c.service.source());
-  sdapi::set_options(c, trial, all);
+  sdapi::set_options(c, trial, sdapi::options_of(c.service, changes));
   c.service.options().set(changes);
   c.reply(Json());
 }

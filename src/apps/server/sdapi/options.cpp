@@ -132,6 +132,7 @@ void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const Uni
 
 Json options_of(Service& service, const Json& override_settings) {
   Json out = service.options().all();
+  out.erase("sd_model_checkpoint");  // current_model() knows it
   for (const auto& [name, value] : override_settings.items())
     if (!value.is_null()) out[name] = value;
   return out;

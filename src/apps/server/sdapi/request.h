@@ -23,7 +23,8 @@ Asked read_request(const Call& call, Task task);
 
 // Every field of a request with its default, in the order of A1111's documents.
 const Json& default_fields(Task task);
-// Options of the server with those of the request: what the job goes by.
+// Options of the server with those of the request: what the job goes by. A checkpoint is among them
+// where the request names one.
 Json options_of(Service& service, const Json& override_settings);
 // Sets what options say. Throws HttpFault.
 void set_options(const Call& call, SettingsBuilder& to, const Json& options);
