@@ -47,6 +47,36 @@ TEST_F(Requests, pictures__are_bounded_in_number) {
   }
 }
 
+// A unit whose model is not there is read before that is told (400).
+TEST_F(Requests, empty_texts__stand_for_none) {
+  const auto status = [&](const char* task, const json& unit, json more = json::object()) {
+    json changes = {{"alwayson_scripts", {{"controlnet", {{"args", json::array({unit})}}}}}};
+    changes.update(more);
+    const auto a = server_.post(str("/sdapi/v1/", task), body(changes));
+    return std::pair(a.status, a.body.find("not in the catalogue") != std::string::npos);
+  };
+  const auto read = std::pair(400, true);
+  const json unit = {{"model", "none.such"}, {"image", picture()}};
+  json empty = unit;
+  for (const char* field : {"mask", "mask_image", "effective_region_mask", "union_control_type"})
+    empty[field] = "";
+  EXPECT_EQ(status("txt2img", empty), read);
+  empty["mask"] = picture();
+  EXPECT_EQ(status("txt2img", empty).first, 422);
+  const json init = {{"init_images", {picture()}}, {"latent_mask", ""}};
+  for (const char* no_image : {"", "input_image"}) {
+    json of_init = {{"model", "none.such"}, {"image", ""}};
+    if (*no_image != '\0') of_init[no_image] = "";
+    EXPECT_EQ(status("img2img", of_init, init), read) << "the start picture is its picture";
+    EXPECT_EQ(status("txt2img", of_init).first, 422);
+  }
+  json masked = init;
+  masked["latent_mask"] = picture();
+  EXPECT_EQ(server_.post("/sdapi/v1/img2img", body(masked)).status, 422);
+  EXPECT_EQ(server_.post("/sdcpp/v1/img_gen", {{"prompt", "x"}, {"control_image", ""}}).status,
+            202);
+}
+
 // Protocols send `eta` to all samplers; what is asked for by name fails before the job is made.
 TEST_F(Requests, options__are_those_of_the_sampler) {
   const auto sdcpp = [&](const json& params) {

@@ -22,8 +22,8 @@ Reply render_sdcpp(const HttpFault& f, const Request& r) {
 
 void refuse_given(JsonReader& r, std::initializer_list<const char*> names) {
   for (const char* n : names) {
-    const Json* v = r.any(n);
-    if (v && !v->empty() && *v != "" && *v != false) fail_field(n, "ebb does not have this");
+    const Json* v = r.given(n);
+    if (v && *v != false) fail_field(n, "ebb does not have this");
   }
 }
 

@@ -59,10 +59,9 @@ bool stretches(const Json* mode) {
 }
 
 std::optional<std::string> image_of(JsonReader& r) {
-  const Json* image = r.any("image");
-  if (!image) image = r.any("input_image");
+  const Json *one = r.given("image"), *other = r.given("input_image"), *image = one ? one : other;
   if (image && image->is_object() && image->contains("image")) image = &image->at("image");
-  if (!image || !image->is_string() || image->empty()) return {};
+  if (!image || !image->is_string() || *image == "") return {};
   return image->get<std::string>();
 }
 
@@ -76,14 +75,12 @@ struct UnitPlace {
 // What ebb does not have, if the unit uses it.
 void refuse_others(JsonReader& r) {
   for (const char* mask : {"mask", "mask_image", "effective_region_mask"})
-    if (const Json* m = r.any(mask); m && !m->empty())
-      fail_field("controlnet", "masks are not there");
+    if (r.given(mask)) fail_field("controlnet", "masks are not there");
   const Json* hires = r.any("hr_option");
   if (hires && *hires != "Both" && *hires != 0)
     fail_field("controlnet", "hr_option must be Both, as ebb has a unit in both passes");
-  const Json* task = r.any("union_control_type");
-  if (task && *task != "Unknown" && *task != "")
-    fail_field("controlnet", "union_control_type must be Unknown");
+  const Json* task = r.given("union_control_type");
+  if (task && *task != "Unknown") fail_field("controlnet", "union_control_type must be Unknown");
 }
 
 // Of all units alike.

@@ -138,7 +138,7 @@ void check_neutral(Reading& q) {
   for (const char* f : {"ref_images", "extra_images"})
     if (const Json* list = r.array(f)) refuse_unless(list->empty(), f);
   for (const char* f : {"controlnet_lllite", "ip_adapter", "vae_interposer", "latent_interposer"})
-    if (const Json* v = r.any(f)) refuse_unless(v->empty() || *v == "", f);
+    refuse_unless(!r.given(f), f);
   refuse_unless(!r.truth("send_as_refimg").value_or(false), "send_as_refimg");
   const std::string cache = r.text("cache_mode").value_or("");
   refuse_unless(cache.empty() || cache == "none" || cache == "disabled", "cache_mode");
@@ -245,7 +245,7 @@ void set_mask(Reading& q) {
                 padding = r.integer("inpaint_full_res_padding", 0, 512).value_or(0),
                 invert = r.integer("inpainting_mask_invert", 0, 1).value_or(0);
   const bool only_masked = r.truth("inpaint_full_res").value_or(true);
-  if (const Json* latent = r.any("latent_mask")) refuse_unless(latent->empty(), "latent_mask");
+  refuse_unless(!r.given("latent_mask"), "latent_mask");
   if (!mask || mask->empty()) return;
   if (!blur && blur_x.value_or(4) != blur_y.value_or(4))
     fail_field("mask_blur_x", "must be mask_blur_y");
