@@ -198,16 +198,19 @@ void Catalogue::scan(const std::stop_token& stop) {
   std::vector<CatalogueFile> found;
   for (const CatalogueFolder& folder : folders_) {
     std::error_code error;
+    const fs::path root = fs::canonical(folder.path, error);
+    if (error) continue;
     const auto how = fs::directory_options::skip_permission_denied |
                      fs::directory_options::follow_directory_symlink;
-    for (fs::recursive_directory_iterator i(folder.path, how, error), end;
+    for (fs::recursive_directory_iterator i(root, how, error), end;
          !error && i != end && !stop.stop_requested(); i.increment(error)) {
       std::error_code unreadable;
       if (i.depth() > 16) i.disable_recursion_pending();
       if (!is_model_file(i->path()) || !i->is_regular_file(unreadable)) continue;
       CatalogueFile f;
       f.path = i->path().string();
-      f.file = i->path().lexically_relative(folder.path).generic_string();
+      f.file = i->path().lexically_relative(root).generic_string();
+      f.given = (fs::absolute(folder.path, unreadable) / f.file).lexically_normal().string();
       f.name = fs::path(f.file).replace_extension().generic_string();
       f.bytes = static_cast<int64_t>(i->file_size(unreadable));
       f.modified = i->last_write_time(unreadable).time_since_epoch().count();
@@ -273,7 +276,7 @@ std::optional<CatalogueFile> Catalogue::lookup(FileKind kind, std::string_view a
       [&](const CatalogueFile& f) { return base_of(f.name) == plain; },
       [&](const CatalogueFile& f) { return small_letters(f.name) == small_letters(plain); },
       [&](const CatalogueFile& f) { return is_hash_of(f, text); },
-      [&](const CatalogueFile& f) { return f.path == text; },
+      [&](const CatalogueFile& f) { return f.path == text || f.given == text; },
   };
   if (text.empty()) return {};
   for (const Match& m : matches)

@@ -32,6 +32,7 @@ struct ModelDefaults {
 struct CatalogueFile {
   FileKind kind = FileKind::model;
   std::string path;     // where it lies
+  std::string given;    // the same by the path of its folder that the user gave
   std::string file;     // from its folder on, with / between
   std::string name;     // that without ending
   std::string sha256;   // "" until it is known
@@ -50,7 +51,7 @@ struct CatalogueFile {
 
 // A folder, and what its files are if they do not say it themselves.
 struct CatalogueFolder {
-  std::string path;
+  std::string path;  // as clients may say it
   std::optional<FileKind> kind = {};
   bool of_ebb = false;  // the folder of the model that comes with the program
 };
@@ -71,9 +72,9 @@ class Catalogue {
 
   std::vector<CatalogueFile> all(FileKind kind) const;  // sorted by name, ebb's own model last
   std::vector<CatalogueFile> all() const;
-  // By title, name, file, base name, SHA-256 or its first digits, or path, in this order. Throws
-  // HttpFault: 400 "not in the catalogue" with the nearest names, or the file's own fault. `field`:
-  // of the request.
+  // By title, name, file, base name, SHA-256 or its first digits, or either path, in this order.
+  // Throws HttpFault: 400 "not in the catalogue" with the nearest names, or the file's own fault.
+  // `field`: of the request.
   CatalogueFile find(FileKind kind, std::string_view text, const std::string& field) const;
   // The same; none where there is none. Before the first scan all three throw HttpFault 503:
   // requests wait for it by On::models.

@@ -98,6 +98,23 @@ TEST_F(CatalogueOfFiles, model_of_ebb__is_the_usual_one_if_there_is_no_other) {
   EXPECT_EQ(usual(), std::pair(std::string("other"), std::string("other box ")));
 }
 
+// As a client says it that was told the folder by a link.
+TEST_F(CatalogueOfFiles, folder_that_is_a_link__has_its_files_by_both_paths) {
+  std::filesystem::create_directories(folder_ / "models");
+  const std::string file = checkpoint({unet(), text(), autoencoder()}, "models/a");
+  std::filesystem::create_directory_symlink(folder_ / "models", folder_ / "link");
+  const server::Catalogue c({{folder_ / "link", {}}});
+  c.wait_for_scan();
+  const auto path_of = [&](const std::string& name) {
+    const auto found = c.lookup(server::FileKind::model, name);
+    return found ? found->path : "";
+  };
+  EXPECT_EQ(path_of(folder_ / "link/a.safetensors"), std::filesystem::canonical(file).string());
+  EXPECT_EQ(path_of(std::filesystem::canonical(file).string()),
+            std::filesystem::canonical(file).string());
+  EXPECT_EQ(path_of(folder_ / "link/../models/a.safetensors"), "");
+}
+
 // Its file is gone: what is told is what requests get that name none.
 TEST_F(CatalogueOfFiles, model_that_was_set_and_is_gone__leaves_the_usual_one) {
   std::filesystem::create_directories(folder_ / "models");

@@ -60,7 +60,10 @@ void Guard::check_host(const Request& r) const {
   constexpr std::string_view usual[] = {"localhost", "127.0.0.1", "[::1]", "host.docker.internal",
                                         "host.containers.internal"};
   if (std::ranges::find(usual, name) != std::end(usual) || name.ends_with(".localhost")) return;
-  const auto is_own = [&](const std::string& host) { return small_letters(host) == name; };
+  const auto is_own = [&](const std::string& host) {
+    const std::string own = small_letters(host);
+    return own == name || str('[', own, ']') == name;  // of IPv6
+  };
   if (std::ranges::any_of(options_.hosts, is_own)) return;
   forbid("this Host is not served; --allowed-host NAME allows it");
 }

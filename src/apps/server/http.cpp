@@ -13,40 +13,49 @@ void HttpServer::State::listen(const std::string& address, uint16_t port) {
   const auto ip = asio::ip::make_address(address, e);
   require(!e, "serve: --host must be an address, as 127.0.0.1 or ::1 (got '", address, "')");
   const tcp::endpoint at(ip, port);
-  auto acceptor = std::make_unique<tcp::acceptor>(io);
-  acceptor->open(at.protocol(), e);
-  if (!e) acceptor->set_option(tcp::acceptor::reuse_address(true), e);
-  if (!e && ip.is_v6()) acceptor->set_option(asio::ip::v6_only(true), e);
-  if (!e) acceptor->bind(at, e);
-  if (!e) acceptor->listen(asio::socket_base::max_listen_connections, e);
+  auto listener = std::make_shared<Listener>(io);
+  tcp::acceptor& acceptor = listener->acceptor;
+  acceptor.open(at.protocol(), e);
+  if (!e) acceptor.set_option(tcp::acceptor::reuse_address(true), e);
+  if (!e && ip.is_v6()) acceptor.set_option(asio::ip::v6_only(true), e);
+  if (!e) acceptor.bind(at, e);
+  if (!e) acceptor.listen(asio::socket_base::max_listen_connections, e);
   require(!e, "serve: cannot listen at ", address, " port ", port, " (", e.message(), ")",
           e == asio::error::address_in_use ? "; --port names another" : "");
-  acceptors.push_back(std::move(acceptor));
+  listeners.push_back(std::move(listener));
 }
 
-void HttpServer::State::accept(tcp::acceptor& from) {
-  from.async_accept([self = shared_from_this(), &from](ErrorCode e, tcp::socket socket) {
+void HttpServer::State::accept(const std::shared_ptr<Listener>& from) {
+  from->acceptor.async_accept([self = shared_from_this(), from](ErrorCode e, tcp::socket socket) {
     if (self->finishing || e == asio::error::operation_aborted) return;
     if (e) {  // no descriptors are left: some are closed in a while
-      self->again.expires_after(std::chrono::milliseconds(100));
-      // behind finish() `from` may be gone
-      self->again.async_wait([self, &from](ErrorCode) {
+      from->again.expires_after(std::chrono::milliseconds(100));
+      from->again.async_wait([self, from](ErrorCode) {
         if (!self->finishing) self->accept(from);
       });
       return;
     }
-    ErrorCode gone;
-    const auto peer = socket.remote_endpoint(gone);
-    const bool full = gone || self->connections.size() >= self->limits.connections ||
-                      self->of_address[peer.address().to_string()].connections >=
-                          self->limits.connections_of_address;
     try {
-      if (!full) connected(self, std::move(socket))->start();
+      if (!self->is_full(socket)) connected(self, std::move(socket))->start();
     } catch (const std::exception& failed) {  // the next one may have more memory
       std::fprintf(stderr, "serve: a connection failed: %s\n", failed.what());
     }
     self->accept(from);
   });
+}
+
+void HttpServer::State::stop_listening() {
+  ErrorCode ignored;
+  for (const auto& l : listeners) l->acceptor.close(ignored), l->again.cancel();
+}
+
+// Or the peer has gone.
+bool HttpServer::State::is_full(const tcp::socket& of) const {
+  ErrorCode gone;
+  const auto peer = of.remote_endpoint(gone);
+  if (gone || connections.size() >= limits.connections) return true;
+  const auto own = of_address.find(peer.address().to_string());
+  return own != of_address.end() && own->second.connections >= limits.connections_of_address;
 }
 
 Bytes HttpServer::State::joined(Connection* c, const std::string& address) {
@@ -64,7 +73,7 @@ void HttpServer::State::left(Connection* c, const std::string& address) {
 
 void HttpServer::State::finish(std::chrono::milliseconds time) {
   if (std::exchange(finishing, true)) return;
-  for (const auto& a : acceptors) a->close();
+  stop_listening();
   for (const auto& c : open()) c->close_idle();
   last.expires_after(time);
   last.async_wait([self = shared_from_this()](ErrorCode e) {
@@ -111,23 +120,25 @@ HttpServer::HttpServer(const std::vector<std::string>& addresses, uint16_t port,
     try {
       state_->listen(a, port);
     } catch (const Error&) {
-      if (state_->acceptors.empty()) throw;
+      if (state_->listeners.empty()) throw;
     }
-    if (port == 0) port = state_->acceptors[0]->local_endpoint().port();
+    if (port == 0) port = this->port();
   }
-  for (const auto& a : state_->acceptors) state_->accept(*a);
+  for (const auto& l : state_->listeners) state_->accept(l);
 }
 
 // What waits in the queue of calls refers to the state, which has the queue.
 HttpServer::~HttpServer() {
   state_->finishing = true;
-  state_->acceptors.clear();
+  state_->stop_listening();
   state_->close_all();
-  state_->again.cancel(), state_->last.cancel();
+  state_->last.cancel();
   state_->end();
 }
 
-uint16_t HttpServer::port() const { return state_->acceptors.at(0)->local_endpoint().port(); }
+uint16_t HttpServer::port() const {
+  return state_->listeners.at(0)->acceptor.local_endpoint().port();
+}
 
 void HttpServer::run() {
   while (!state_->io.stopped()) {

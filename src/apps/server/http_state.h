@@ -48,6 +48,13 @@ struct OfAddress {
   Bytes answers = no_bytes();  // that wait
 };
 
+// Where the server listens. Where no descriptors are left it tries again in a while.
+struct Listener {
+  explicit Listener(asio::io_context& io) : acceptor(io), again(io) {}
+  tcp::acceptor acceptor;
+  asio::steady_timer again;
+};
+
 struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   State(const Limits& l, HttpHandler h) : limits(l), handler(std::move(h)) {}
 
@@ -55,13 +62,13 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   asio::executor_work_guard<asio::io_context::executor_type> guard{io.get_executor()};
   Limits limits;
   HttpHandler handler;
-  std::vector<std::unique_ptr<tcp::acceptor>> acceptors;
+  std::vector<std::shared_ptr<Listener>> listeners;
   std::set<Connection*> connections;
   std::map<std::string, OfAddress> of_address;
   std::atomic<size_t> streams = 0;
   const Bytes body_bytes = no_bytes(), large_bytes = no_bytes(), answer_bytes = no_bytes();
   bool finishing = false;
-  asio::steady_timer last{io}, again{io};
+  asio::steady_timer last{io};
 
   // Calls it on the thread of all connections. Behind the server's end, when there is none, it is
   // dropped: what it holds would otherwise keep its own queue, and so itself, for ever.
@@ -79,14 +86,16 @@ struct HttpServer::State : std::enable_shared_from_this<HttpServer::State> {
   }
 
   void listen(const std::string& address, uint16_t port);
-  void accept(tcp::acceptor& from);
+  void accept(const std::shared_ptr<Listener>& from);
+  bool is_full(const tcp::socket& of) const;
+  void stop_listening();
   Bytes joined(Connection* c, const std::string& address);
   void left(Connection* c, const std::string& address);
   void finish(std::chrono::milliseconds time);
   void close_all();
   std::vector<std::shared_ptr<Connection>> open() const;  // but for those that are about to end
   void check_finished() {
-    if (finishing && connections.empty()) guard.reset(), last.cancel(), again.cancel();
+    if (finishing && connections.empty()) guard.reset(), last.cancel();
   }
 
  private:

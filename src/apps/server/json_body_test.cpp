@@ -58,4 +58,11 @@ TEST(server_options, of_too_great_a_number__are_refused) {
   EXPECT_THROW(Options(folder / "options.json"), Error);
 }
 
+TEST(server_options, that_cannot_be_written__are_as_before) {
+  const ebb::testing::Folder folder;
+  Options options(folder / "none/options.json");
+  EXPECT_THROW(options.set({{"jpeg_quality", 7}}), HttpFault);
+  EXPECT_EQ(options.get("jpeg_quality"), 80);
+}
+
 }  // namespace ebb::server

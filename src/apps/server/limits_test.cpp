@@ -84,6 +84,15 @@ TEST(server_queue, finished_jobs__are_bounded) {
   EXPECT_EQ(q.all().size(), 3u);
 }
 
+// As of a preview that fails at each step.
+TEST(server_queue, warning__is_kept_once) {
+  server::Queue q({}, "");
+  q.submit({});
+  const auto job = q.next();
+  for (int i = 0; i < 3; ++i) q.warn(*job, "the same"), q.warn(*job, "another");
+  EXPECT_EQ(q.find(job->id)->warnings, (std::vector<std::string>{"the same", "another"}));
+}
+
 TEST(server_queue, those_who_wait_for_a_job__are_called_in_order_without_the_lock) {
   server::Queue q({}, "");
   const auto job = q.submit({});

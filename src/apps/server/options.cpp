@@ -60,8 +60,8 @@ Json Options::get(std::string_view name) const {
 }
 
 void Options::set(const Json& changes) {
-  const std::lock_guard lock(mutex_);
-  Json next = options_;
+  const std::lock_guard one_writes(writing_);
+  Json next = all();
   next.update(changes);
   if (next.size() > most_options)
     throw HttpFault(413, "too_large",
@@ -69,8 +69,13 @@ void Options::set(const Json& changes) {
   const std::string text = json_text(next);
   if (text.size() > most_bytes)
     throw HttpFault(413, "too_large", str("options: more than ", most_bytes, " bytes"));
+  try {
+    if (!file_.empty()) io::write_whole_file(file_, text, "serve: --options");
+  } catch (const Error& e) {
+    throw HttpFault(507, "cannot_keep", str("options: they are not kept: ", e.what()));
+  }
+  const std::lock_guard lock(mutex_);
   options_ = std::move(next);
-  if (!file_.empty()) io::write_whole_file(file_, text, "serve: --options");
 }
 
 }  // namespace ebb::server

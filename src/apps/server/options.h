@@ -17,13 +17,15 @@ class Options {
 
   Json all() const;
   Json get(std::string_view name) const;  // null where it is not set
-  // Those of `changes`; unknown ones are kept, too. Throws HttpFault 413 for more than 1,000
-  // options, as each job looks through them, or too many bytes.
+  // Those of `changes`, all or, where it throws, none; unknown ones are kept, too. Throws HttpFault
+  // 413 for more than 1,000 options, as each job looks through them, or too many bytes, 507 where
+  // they cannot be written.
   void set(const Json& changes);
 
  private:
   std::string file_;
-  mutable std::mutex mutex_;
+  std::mutex writing_;        // of the file; locked before the other
+  mutable std::mutex mutex_;  // the worker waits for it: under it nothing is written
   Json options_;
 };
 

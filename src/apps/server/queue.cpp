@@ -313,7 +313,10 @@ void Queue::progress(const Job& job, const JobProgress& p) {
 
 void Queue::warn(const Job& job, const std::string& text) {
   const std::lock_guard lock(mutex_);
-  if (State* s = state(job.id)) s->view.warnings.push_back(text);
+  State* s = state(job.id);
+  if (!s) return;
+  std::vector<std::string>& all = s->view.warnings;
+  if (std::ranges::find(all, text) == all.end()) all.push_back(text);
 }
 
 void Queue::encoding(const Job& job) {

@@ -85,7 +85,7 @@ class Queue {
   void wait_for_more(size_t known, std::chrono::steady_clock::time_point end);
   std::vector<std::string> running_ids() const;
   void progress(const Job& job, const JobProgress& p);
-  void warn(const Job& job, const std::string& text);
+  void warn(const Job& job, const std::string& text);  // once, however often it is told
   // Pictures are being encoded: the job ends behind them.
   void encoding(const Job& job);
   // None: it failed. A job that lost pictures so is itself a failed one.

@@ -77,6 +77,16 @@ TEST_F(Requests, empty_texts__stand_for_none) {
             202);
 }
 
+TEST_F(Requests, hr_scale__is_not_looked_at_where_hr_resize_takes_its_place) {
+  const auto status = [&](const json& changes) {
+    json all = {{"enable_hr", true}, {"hr_scale", 0}};
+    all.update(changes);
+    return server_.post("/sdapi/v1/txt2img", body(all)).status;
+  };
+  EXPECT_EQ(status({{"hr_resize_x", 128}, {"hr_resize_y", 128}}), 200);
+  EXPECT_EQ(status(json::object()), 422);
+}
+
 // Protocols send `eta` to all samplers; what is asked for by name fails before the job is made.
 TEST_F(Requests, options__are_those_of_the_sampler) {
   const auto sdcpp = [&](const json& params) {

@@ -86,9 +86,12 @@ TEST_F(ServerSecurity, row_2__another_origin__403_and_no_headers_for_it) {
 
 TEST(server_host, name_that_is_allowed__in_any_letters) {
   Folder folder;
-  TestServer s(folder.path(), 1, [](auto& o) { o.guard.hosts = {"My-Server"}; });
-  for (const auto& [host, status] :
-       {std::pair("my-server:7860", 200), {"MY-SERVER", 200}, {"my-server.evil", 403}})
+  TestServer s(folder.path(), 1, [](auto& o) { o.guard.hosts = {"My-Server", "fd00::1"}; });
+  for (const auto& [host, status] : {std::pair("my-server:7860", 200),
+                                     {"MY-SERVER", 200},
+                                     {"my-server.evil", 403},
+                                     {"[fd00::1]:7860", 200},
+                                     {"[fd00::2]", 403}})
     EXPECT_EQ(ask(s.port(), "GET", "/healthz", "", "", host).status, status) << host;
 }
 

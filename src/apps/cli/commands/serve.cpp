@@ -136,7 +136,7 @@ std::vector<server::CatalogueFolder> folders_of(const Options& o) {
   const auto add = [&](const char* flag, const std::string& path, std::optional<FileKind> kind) {
     if (path.empty()) return;
     require(fs::is_directory(path), "serve: ", flag_of(flag), " is no folder  ", path);
-    out.push_back({fs::canonical(path).string(), kind});
+    out.push_back({path, kind});
   };
   add("models", o.models, {});
   add("ckpt_dir", o.ckpt_dir, FileKind::model);

@@ -70,7 +70,8 @@ void post_job(const Call& c, JsonReader& r) {
     spec = builder.finish();
   }
   const auto job = c.service.submit(c, std::move(spec));
-  c.reply(job_json(*c.service.queue().find(job->id)), 202);
+  const auto view = c.service.queue().find(job->id);  // none: it has ended and is forgotten
+  c.reply(job_json(view.value_or(JobView{.job = job, .status = JobStatus::completed})), 202);
 }
 
 void plan(const Call& c, JsonReader& r) {

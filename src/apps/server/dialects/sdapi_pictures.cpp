@@ -108,7 +108,9 @@ void run_batch(const Call& c, const std::shared_ptr<Batch>& batch) {
   if (batch->left.empty()) return c.reply({{"images", batch->images}, {"html_info", ""}});
   const auto job = c.service.submit(c, std::move(batch->left.back()));
   batch->left.pop_back();
-  c.exchange->on_leave([&s = c.service, id = job->id] { s.queue().cancel(id); });
+  c.exchange->on_leave([&s = c.service, id = job->id] {
+    s.codec().add([&s, id] { s.queue().cancel(id); });  // which removes its files
+  });
   c.service.queue().when_finished(job->id, [c, batch](const JobView& v) {
     c.service.codec().add([c, batch, v] {
       c.service.answer_later(c, [&](const Call& own) {

@@ -59,7 +59,8 @@ bool stretches(const Json* mode) {
 }
 
 std::optional<std::string> image_of(JsonReader& r) {
-  const Json *one = r.given("image"), *other = r.given("input_image"), *image = one ? one : other;
+  const Json* image = r.given("image");
+  if (!image) image = r.given("input_image");
   if (image && image->is_object() && image->contains("image")) image = &image->at("image");
   if (!image || !image->is_string() || *image == "") return {};
   return image->get<std::string>();

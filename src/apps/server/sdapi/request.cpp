@@ -189,9 +189,11 @@ void set_loras(Reading& q) {
 double hires_scale(Reading& q) {
   const int64_t x = q.r.integer("hr_resize_x", 0, most_side).value_or(0),
                 y = q.r.integer("hr_resize_y", 0, most_side).value_or(0);
-  const double scale = q.r.number("hr_scale").value_or(2);
-  if (scale <= 1 || scale > 8) fail_field("hr_scale", "must be more than 1 and at most 8");
-  if (x == 0 && y == 0) return scale;
+  if (x == 0 && y == 0) {
+    const double scale = q.r.number("hr_scale").value_or(2);
+    if (scale <= 1 || scale > 8) fail_field("hr_scale", "must be more than 1 and at most 8");
+    return scale;
+  }
   const double by_x = static_cast<double>(x) / static_cast<double>(q.size.width),
                by_y = static_cast<double>(y) / static_cast<double>(q.size.height);
   if (x > 0 && y > 0 && std::abs(by_x - by_y) > 1e-9)
