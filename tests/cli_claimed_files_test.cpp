@@ -149,10 +149,11 @@ TEST_F(CliClaimedFiles, empty_texts__are_refused) {
 
 TEST_F(CliClaimedFiles, picture_of_comfyui__is_called_so) {
   io::write_png(png(), Tensor(DType::u8, {8, 8, 3}), {{"prompt", "{}"}, {"workflow", "{}"}});
-  EXPECT_EQ(
-      error_line("generate --like " + png()),
-      "like: the picture has a graph of ComfyUI, which is not read; flags say the settings  " +
-          png());
+  EXPECT_EQ(error_line("generate --like " + png()),
+            "like: the picture has a graph of ComfyUI without a sampler whose picture is shown; "
+            "flags say "
+            "the settings  " +
+                png());
 }
 
 TEST_F(CliClaimedFiles, scale_of_upscale__is_more_than_0) {

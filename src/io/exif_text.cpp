@@ -12,8 +12,8 @@ namespace {
 using Bytes = std::vector<uint8_t>;
 using Texts = std::map<std::string, std::string>;
 
-constexpr uint16_t tag_description = 0x010E, tag_software = 0x0131, tag_exif = 0x8769,
-                   tag_user_comment = 0x9286;
+constexpr uint16_t tag_description = 0x010E, tag_make = 0x010F, tag_model = 0x0110,
+                   tag_software = 0x0131, tag_exif = 0x8769, tag_user_comment = 0x9286;
 constexpr uint16_t type_ascii = 2, type_long = 4, type_undefined = 7;
 constexpr size_t entry_size = 12;
 // The character code of a UserComment; all have eight bytes.
@@ -142,6 +142,13 @@ void read_description(const std::string& text, Texts& out) {
     out.emplace(key, value.is_string() ? value.get<std::string>() : value.dump());
 }
 
+// "prompt:{...}", as ComfyUI writes into the tags of a camera (SaveAnimatedWEBP).
+void read_graph(const std::string& text, Texts& out) {
+  for (const std::string_view key : {"prompt", "workflow"})
+    if (text.starts_with(key) && text.substr(key.size()).starts_with(":{"))
+      out.emplace(key, text.substr(key.size() + 1));
+}
+
 }  // namespace
 
 Bytes exif_of_text(const Texts& text) {
@@ -187,6 +194,8 @@ Texts text_of_exif(std::span<const uint8_t> exif) {
   }
   if (const std::string s = ascii_of(value_of(*tiff, *first, tag_description)); !s.empty())
     read_description(s, out);
+  for (const uint16_t tag : {tag_make, tag_model})
+    read_graph(ascii_of(value_of(*tiff, *first, tag)), out);
   return out;
 }
 

@@ -15,8 +15,9 @@ namespace ebb::io {
 // EXIF 2.32, sections 4.6.4 A and 4.6.5 B.
 std::vector<uint8_t> exif_of_text(const std::map<std::string, std::string>& text);
 
-// What exif_of_text() wrote. An ImageDescription that is no such object is under `description`.
-// Data that cannot be read are left out.
+// What exif_of_text() wrote. An ImageDescription that is no such object is under `description`,
+// graphs of ComfyUI in the tags Make and Model under `prompt` and `workflow`. Data that cannot be
+// read are left out.
 std::map<std::string, std::string> text_of_exif(std::span<const uint8_t> exif);
 
 }  // namespace ebb::io

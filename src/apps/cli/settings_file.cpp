@@ -8,11 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/cli/picture_formats.h"
 #include "base/by_flag.h"
 #include "base/error.h"
 #include "base/file_and_numbers.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "base/text_list.h"
 #include "diffusion/config.h"
 #include "io/file.h"
@@ -145,16 +147,14 @@ bool has_damaged_settings(const std::string& picture) {
   });
 }
 
-Like set_infotext(const std::vector<Field>& fields, const std::string& text,
-                  const std::string& picture) {
-  const Infotext t = parse_infotext(text);
-  require(!t.values.empty(), "like: the picture's text has no line of settings  ", picture);
+// Of A1111's web UI, or what another program says by its keys.
+Like set_infotext(const std::vector<Field>& fields, const Infotext& t, const char* dialect) {
   const auto set = [&](std::string_view name, const std::string& value) {
     set_field(find_field(fields, name, "like"), value);
   };
   set("prompt", t.prompt);
   set("negative", t.negative);
-  set("dialect", "a1111");
+  set("dialect", dialect);
   set("schedule", "auto");
   Like out{.model = t.value("Model")};
   constexpr size_t digits = 10;  // older versions wrote 8 of another hash
@@ -276,12 +276,22 @@ Like set_like_texts(const std::vector<Field>& fields, FieldTexts& diffusion,
     set_settings(fields, diffusion, j.dump(), subject);
     return out;
   }
+  if (const auto other = other_settings(text)) {
+    Like out = set_infotext(fields, other->found.text, other->format->dialect);
+    if (!other->found.loras.empty())
+      set_field(find_field(fields, "lora", "like"), separated(other->found.loras, ";"));
+    return out;
+  }
   const auto a1111 = text.find("parameters");
-  require(a1111 != text.end() || !(text.contains("prompt") || text.contains("workflow")),
-          "like: the picture has a graph of ComfyUI, which is not read; flags say the settings  ",
-          picture);
+  require(
+      a1111 != text.end() || !(text.contains("prompt") || text.contains("workflow")),
+      "like: the picture has a graph of ComfyUI without a sampler whose picture is shown; flags "
+      "say the settings  ",
+      picture);
   require(a1111 != text.end(), "like: the picture says nothing about how it was made  ", picture);
-  return set_infotext(fields, a1111->second, picture);
+  const Infotext t = parse_infotext(a1111->second);
+  require(!t.values.empty(), "like: the picture's text has no line of settings  ", picture);
+  return set_infotext(fields, t, "a1111");
 }
 
 Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& picture) {

@@ -40,7 +40,8 @@ struct Like {
   std::vector<std::string> unused;  // settings of another program that have no counterpart
 };
 // Sets the fields to what made a picture: by ebb all of them, by another program what the text of
-// AUTOMATIC1111's web UI says. Throws Error where there are no settings.
+// AUTOMATIC1111's web UI says, or the texts of one of picture_formats.h. Throws Error where there
+// are no settings.
 Like set_like(const std::vector<Field>& fields, FieldTexts& diffusion, const std::string& picture);
 // The same of a picture's texts; `picture` is for errors.
 Like set_like_texts(const std::vector<Field>& fields, FieldTexts& diffusion,

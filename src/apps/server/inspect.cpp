@@ -4,9 +4,12 @@
 #include <filesystem>
 
 #include "apps/cli/generate_flags.h"
+#include "apps/cli/picture_formats.h"
 #include "apps/cli/settings_file.h"
 #include "apps/server/fault.h"
+#include "base/file_and_numbers.h"
 #include "base/json.h"
+#include "base/text.h"
 
 namespace ebb::server {
 namespace {
@@ -27,6 +30,13 @@ bool is_left_out(std::string_view name) {
   return false;
 }
 
+// Of a file, or of several between semicolons.
+std::string without_folders(const std::string& text) {
+  return separated(parted(text, ";"), ";", [](std::string_view one) {
+    return std::filesystem::path(one).filename().string();
+  });
+}
+
 Json changed_fields(cli::GenerateFlags& made) {
   cli::GenerateFlags plain;
   const auto now = made.settings(true), before = plain.settings(true);
@@ -35,7 +45,7 @@ Json changed_fields(cli::GenerateFlags& made) {
     const std::string text = field_text(now[i]);
     if (text == field_text(before[i]) || is_left_out(now[i].name)) continue;
     Json value = Json::parse(fields_json({now[i]}))[now[i].name];
-    if (names_files(now[i].name)) value = std::filesystem::path(text).filename().string();
+    if (names_files(now[i].name)) value = without_folders(text);
     out[now[i].name] = std::move(value);
   }
   return out;
@@ -58,8 +68,7 @@ Json inspected(const std::map<std::string, std::string>& text) {
   for (const auto& need : like.needs) notes.push_back(need.why);
   for (const std::string& s : like.unused) notes.push_back("not followed: " + s);
   if (like.image > 0) settings["first_image"] = like.image;
-  const auto a1111 = text.find("parameters");
-  return {{"parameters", a1111 == text.end() ? "" : a1111->second},
+  return {{"parameters", cli::infotext_of(text)},
           {"settings", std::move(settings)},
           {"notes", std::move(notes)}};
 }

@@ -1,6 +1,7 @@
 // A1111's API: what pictures say, larger pictures, ControlNet's maps.
 #include <algorithm>
 
+#include "apps/cli/picture_formats.h"
 #include "apps/server/base64.h"
 #include "apps/server/job_pictures.h"
 #include "apps/server/pictures.h"
@@ -18,8 +19,7 @@ void png_info(const Call& c, JsonReader& r) {
   const Tensor pixels = decoded_picture(bytes, "image");  // whether it is one
   const auto text =
       io::picture_text({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "image");
-  const auto at = text.find("parameters");
-  const std::string info = at == text.end() ? "" : at->second;
+  const std::string info = cli::infotext_of(text);
   const Infotext parsed = parse_infotext(info);
   Json parameters = Json::object();
   if (!info.empty()) {

@@ -89,7 +89,7 @@ function buildDropping() {
   addEventListener('paste', doing(async event => {
     const [file] = event.clipboardData.files, text = event.clipboardData.getData('text/plain');
     if (file) return takeFile(file);
-    if (!/\bSteps: \d+, /.test(text)) return;
+    if (!/\bSteps: \d+|"(class_type|num_inference_steps)"/.test(text)) return;
     event.preventDefault();
     const found = await call('POST', '/inspect', { text });
     takeSettings(found.settings, found.notes);
