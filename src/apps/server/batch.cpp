@@ -20,7 +20,9 @@ std::string without_file(std::string text, const std::string& file) {
 }  // namespace
 
 std::string batch_key(cli::GenerateFlags flags, const Job& job) {
-  if (job.spec.kind != JobKind::generate || flags.generate.batch_invariant) return "";
+  if (job.spec.kind != JobKind::generate || flags.generate.batch_invariant ||
+      !job.spec.more_inits.empty())
+    return "";
   std::string out;
   for (const Field& f : flags.settings(false))
     if (std::ranges::find(own_settings, f.name) == std::end(own_settings))

@@ -41,6 +41,9 @@ struct UpscaleSettings {
 
 enum class JobKind : uint8_t { generate, upscale };
 
+// Fields of start pictures behind `init` begin so.
+constexpr std::string_view more_init = "init-";
+
 // What is asked for.
 struct JobSpec {
   JobKind kind = JobKind::generate;
@@ -51,6 +54,7 @@ struct JobSpec {
   Json note;                                 // of the protocol that made it, for itself
   std::vector<JobInput> inputs;
   int64_t pixels = 0;       // of each picture, as far as is known before it is made
+  std::vector<std::string> more_inits;  // start pictures behind `init`: several_inits.h
   bool keeps = true;        // pictures go to the gallery, and the job survives the process
   bool gives_urls = false;  // of pictures that are not kept: they outlive what is known of the job
   io::PictureFormat format = io::PictureFormat::png;

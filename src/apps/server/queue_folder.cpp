@@ -23,6 +23,8 @@ std::string path_of(const std::string& folder, const Job& job, const std::string
 
 // The setting that names the file of an input.
 std::string* place_of(JobSpec& spec, const std::string& field) {
+  for (std::string& more : spec.more_inits)
+    if (more == field) return &more;
   if (field == "init") return &spec.flags.modes.init;
   if (field == "mask") return &spec.flags.modes.mask;
   if (field == "image") return &spec.upscale.image;
@@ -79,7 +81,12 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   s.shown = j.at("shown");
   s.note = j.value("note", Json());
   for (const auto& name : j.at("given")) s.given.insert(name.get<std::string>());
-  for (const auto& name : j.at("inputs")) s.inputs.push_back({input_of(name), {}});
+  for (const auto& name : j.at("inputs")) {
+    s.inputs.push_back({input_of(name), {}});
+    const std::string& field = s.inputs.back().field;
+    if (field.starts_with(more_init))
+      s.more_inits.push_back(path_of(path.parent_path().string(), *job, "." + field + ".png"));
+  }
   cli::set_settings(s.flags.settings(true), s.flags.diffusion, j.at("settings").dump(),
                     std::string(subject));
   check_limits(s.flags, {}, 1);

@@ -4,6 +4,7 @@
 
 #include "apps/server/fault.h"
 #include "apps/server/service.h"
+#include "apps/server/several_inits.h"
 #include "base/hash.h"
 #include "base/names.h"
 #include "core/device_lost.h"
@@ -142,7 +143,7 @@ void Service::run_job(const std::shared_ptr<Job>& job, int64_t first) {
   Running events(*this, job);
   try {
     first = std::max(first, first_of(*job));
-    if (first < job->spec.images()) engine_->run(*job, first, events);
+    if (first < job->spec.images()) run_pictures(*engine_, *job, first, events);
     {
       const std::lock_guard lock(mutex_);
       last_error_.clear();

@@ -271,6 +271,11 @@ void SettingsBuilder::add_input(const std::string& name, const Tensor& pixels,
   spec_.inputs.push_back({name, io::encode_png(pixels)});
 }
 
+void SettingsBuilder::another_init(const Tensor& pixels) {
+  const size_t number = spec_.more_inits.size() + 2;
+  spec_.more_inits.push_back(png_setting(pixels, spec_.inputs, str(more_init, number)));
+}
+
 void SettingsBuilder::control(const Json& unit) {
   const std::string field = "control";
   if (!unit.is_object()) fail_field(field, "must be a list of objects");

@@ -50,6 +50,8 @@ class SettingsBuilder {
   ImageSize set_size(std::optional<int64_t> width, std::optional<int64_t> height);
   // A picture of the request: init, mask, image. Of all, most_pictures.
   void picture(const std::string& name, const Tensor& pixels);
+  // A start picture behind that of picture("init").
+  void another_init(const Tensor& pixels);
   // A control network with its picture: {"model","kind","image","strength","start","end"}.
   void control(const Json& unit);
   bool has(const std::string& name) const { return spec_.given.contains(name); }

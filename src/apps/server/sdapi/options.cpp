@@ -69,7 +69,7 @@ std::optional<std::string> image_of(JsonReader& r) {
 // A unit that is used.
 struct UnitPlace {
   std::string model;
-  const std::string& init;  // bytes of the start picture, "" where there is none
+  const std::string& init;  // bytes of the start picture, "" where there is not one alone
   size_t number = 0;
 };
 
@@ -103,7 +103,8 @@ void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const Uni
   const std::string mode = mode_of(r.any("control_mode"));
   const char* resize = stretches(r.any("resize_mode")) ? "stretch" : "crop";
   auto image = image_of(r);
-  if (!image && unit.init.empty()) fail_field("controlnet", "a unit needs an image");
+  if (!image && unit.init.empty())
+    fail_field("controlnet", "a unit needs an image, as there is not one start picture alone");
   if (!image) image = base64(unit.init);
   check_preprocessor(module, "controlnet");
   const bool makes = module == "canny" || module == "threshold";

@@ -23,7 +23,7 @@ struct Reading {
   Task task;
   const Call& call;
   ImageSize size = {};
-  std::string init = {};  // bytes
+  std::string init = {};  // bytes, where there is one alone
 };
 
 // ---- prompts, seeds, size
@@ -267,10 +267,20 @@ void set_init(Reading& q) {
   const Json* images = r.array("init_images");
   if (!images || images->empty() || images->at(0).is_null() || images->at(0) == "")
     throw HttpFault(404, "not_found", "Init image not found", "init_images");
-  if (images->size() > 1) fail_field("init_images", "one image is taken, not ", images->size());
-  if (!images->at(0).is_string()) fail_field("init_images", "must be a list of texts");
-  q.init = picture_bytes(images->at(0).get_ref<const std::string&>(), "init_images");
-  q.to.picture("init", decoded_picture(q.init, "init_images"));
+  const auto batch = static_cast<size_t>(r.integer("batch_size", 1, most_batch).value_or(1));
+  if (images->size() != 1 && images->size() != batch)
+    fail_field("init_images", "one image is taken, or as many as batch_size, which is ", batch,
+               " (got ", images->size(), ")");
+  for (const Json& image : *images) {
+    if (!image.is_string()) fail_field("init_images", "must be a list of texts");
+    const std::string bytes = picture_bytes(image.get_ref<const std::string&>(), "init_images");
+    const Tensor pixels = decoded_picture(bytes, "init_images");
+    if (q.to.has("init"))
+      q.to.another_init(pixels);
+    else
+      q.to.picture("init", pixels);
+    q.init = images->size() == 1 ? bytes : "";  // of several none is that of control networks
+  }
   const double strength = r.number("denoising_strength").value_or(0.75);
   if (strength < 0 || strength > 1) fail_field("denoising_strength", "must be from 0 to 1");
   q.to.set("strength", strength, "denoising_strength");
