@@ -270,9 +270,10 @@ TEST_F(CliGenerateModes, mistakes__are_named) {
   EXPECT_EQ(error("--mask-invert --mask " + mask() + init + " --masked-content grey"),
             "generate: unknown --masked-content 'grey' (known: auto, fill, original, noise, "
             "nothing)");
-  EXPECT_EQ(error("--control-resize fill"),
-            "generate: unknown --control-resize 'fill' (known: crop, stretch)");
-  EXPECT_EQ(error("--fit fill"), "generate: unknown --fit 'fill' (known: stretch, crop)");
+  EXPECT_EQ(error("--control-resize fold"),
+            "generate: unknown --control-resize 'fold' (known: crop, stretch, fill)");
+  EXPECT_EQ(error("--fit fold"),
+            "generate: unknown --fit 'fold' (known: stretch, crop, fill, latent)");
   const std::string help = run_program("generate --help-all").text;
   for (const char* values : {"png, jpg or webp", "none, x, y or both"})
     EXPECT_NE(help.find(values), help.npos) << values;

@@ -18,6 +18,7 @@
 #include "io/resize.h"
 #include "pipeline/adapter_regions.h"
 #include "pipeline/control_names.h"
+#include "pipeline/init_image.h"
 #include "pipeline/picture_dialect.h"
 #include "pipeline/run_start.h"
 #include "train/model_weights.h"
@@ -36,11 +37,48 @@ const char* read_by(const Component& network) {
   return input_of(network, nn::hint_image).shape[0] == 1 ? projected : states;
 }
 
+// Channel by channel the median of the first and last rows and columns; corners count twice.
+// Rounded down.
+std::vector<uint8_t> colour_of_edge(const Tensor& image) {
+  const int64_t h = image.shape()[0], w = image.shape()[1], channels = image.shape()[2];
+  const auto pixels = image.span<uint8_t>();
+  std::vector<uint8_t> out;
+  for (int64_t c = 0; c < channels; ++c) {
+    std::vector<uint8_t> edge;
+    const auto add = [&](int64_t y, int64_t x) {
+      edge.push_back(pixels[static_cast<size_t>((y * w + x) * channels + c)]);
+    };
+    for (int64_t x = 0; x < w; ++x) add(0, x), add(h - 1, x);
+    for (int64_t y = 0; y < h; ++y) add(y, 0), add(y, w - 1);
+    std::ranges::sort(edge);  // of an even number
+    out.push_back(
+        static_cast<uint8_t>((int{edge[edge.size() / 2 - 1]} + int{edge[edge.size() / 2]}) / 2));
+  }
+  return out;
+}
+
+Tensor in_colour_of_edge(const Tensor& image, ImageSize size) {
+  const ImageSize inner = size_within(image, size, true);
+  const Tensor small = io::resize(image, inner.height, inner.width);
+  const std::vector<uint8_t> colour = colour_of_edge(image);
+  const int64_t channels = image.shape()[2];
+  Tensor out(DType::u8, {size.height, size.width, channels});
+  const auto to = out.span<uint8_t>(), from = small.span<uint8_t>();
+  for (size_t i = 0; i < to.size(); ++i) to[i] = colour[i % colour.size()];
+  const int64_t top = (size.height - inner.height) / 2, left = (size.width - inner.width) / 2,
+                row = inner.width * channels;
+  for (int64_t y = 0; y < inner.height; ++y)
+    std::copy_n(from.begin() + y * row, row,
+                to.begin() + ((top + y) * size.width + left) * channels);
+  return out;
+}
+
 // The image's middle part of the target's shape, or all of it, in the target's size: f32
 // [1,H,W,C] in [0,1].
 Tensor hint_of_image(const ControlInput& in, int64_t height, int64_t width, int64_t channels) {
   Tensor image = io::convert_channels(control_image(in.kind, in.image), channels);
-  if (!in.stretch) {
+  if (in.resize == ControlResize::fill) image = in_colour_of_edge(image, {height, width});
+  if (in.resize == ControlResize::crop) {
     const int64_t h = image.shape()[0], w = image.shape()[1];
     const int64_t keep_h = std::min(h, std::max<int64_t>(1, (w * height + width / 2) / width)),
                   keep_w = std::min(w, std::max<int64_t>(1, (h * width + height / 2) / height));
@@ -93,6 +131,13 @@ ControlMode control_mode(std::string_view name) {
   if (small == "control") return ControlMode::control;
   if (small == "guess") return ControlMode::guess;
   fail("control: the mode must be balanced, prompt, control or guess (got '", name, "')");
+}
+
+ControlResize control_resize(std::string_view name) {
+  if (name == "crop") return ControlResize::crop;
+  if (name == "stretch") return ControlResize::stretch;
+  if (name == "fill") return ControlResize::fill;
+  fail("control: --control-resize must be crop, stretch or fill (got '", name, "')");
 }
 
 ControlText parse_control(const std::string& text) {
@@ -225,9 +270,10 @@ void check_controls(const LoadedModel& model, const std::vector<ControlInput>& i
             name_of(*network.model, network.config),
             ", is no IP-Adapter, which --control-mask and --control-blocks are for");
   }
-  require(std::ranges::none_of(inputs, &ControlInput::stretch) ||
-              !std::ranges::all_of(model.controls, reads_features),
-          "control: --control-resize has no effect: an IP-Adapter reads the middle of its image");
+  const auto crops = [](const ControlInput& i) { return i.resize == ControlResize::crop; };
+  require(
+      std::ranges::all_of(inputs, crops) || !std::ranges::all_of(model.controls, reads_features),
+      "control: --control-resize has no effect: an IP-Adapter reads the middle of its image");
 }
 
 bool needs_image_encoder(const LoadedModel& model) {

@@ -26,6 +26,15 @@ enum class ControlMode : uint8_t {
 // "balanced", "prompt", "control", "guess". Throws Error.
 ControlMode control_mode(std::string_view name);
 
+// How its image becomes one of the picture's size.
+enum class ControlResize : uint8_t {
+  crop,     // the middle
+  stretch,  // all of it, in another ratio
+  fill,     // all of it, in the middle of the median colour of its edge, as A1111's extension
+};
+// "crop", "stretch", "fill". Throws Error.
+ControlResize control_resize(std::string_view name);
+
 // What one of the control networks is given in a run.
 struct ControlInput {
   Tensor image;               // u8 [H,W,3]
@@ -33,7 +42,7 @@ struct ControlInput {
   std::string task = {};      // what it shows then, of networks of several tasks; "": the kind
   double strength = 1;
   double start = 0, end = 1;  // shares of the steps; it has no part in others
-  bool stretch = false;       // to the size of the picture, else the middle is cut out
+  ControlResize resize = ControlResize::crop;
   ControlMode mode = ControlMode::balanced;
   // Of an IP-Adapter: the region u8 [H,W,1] in which it acts, and its strengths by block, as
   // block_strengths() takes them.

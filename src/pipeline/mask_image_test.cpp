@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
+#include "io/resize.h"
 #include "pipeline/inpaint_image.h"
 #include "support/files.h"
 #include "support/numbers.h"
@@ -127,9 +129,31 @@ TEST(init_image, other_sizes__are_stretched_or_cut) {
   const Tensor cut = fitted(picture, {8, 8}, FitRule::crop);
   EXPECT_EQ(at(cut, 0, 0), 8 * 12);
   EXPECT_EQ(at(cut, 7, 7), 8 * 19);
+  const Tensor filled = fitted(picture, {8, 8}, FitRule::fill);  // 2 rows in the middle
+  EXPECT_EQ(filled.shape(), Shape({8, 8, 1}));
+  const Tensor inner = io::resize(picture, 2, 8);
+  for (int64_t x = 0; x < 8; ++x) {
+    EXPECT_EQ(at(filled, 3, x), at(inner, 0, x));
+    EXPECT_EQ(at(filled, 0, x), at(filled, 2, x));
+    EXPECT_EQ(at(filled, 5, x), at(filled, 7, x));
+  }
+  EXPECT_EQ(fitted(picture, {8, 8}, FitRule::latent).shape(), picture.shape());
   const Tensor all = fitted(picture, {8, 8}, FitRule::stretch);
   EXPECT_LT(at(all, 0, 0), 24);
   EXPECT_GT(at(all, 0, 7), 224);
+}
+
+// Figures of Pillow 13: resize() of a box of no height, as A1111 fills.
+TEST(init_image, fill__goes_on_as_pillow_does_at_an_edge) {
+  Tensor picture(DType::u8, {2, 4, 1});
+  constexpr std::array<uint8_t, 8> rows = {100, 200, 255, 0, 60, 0, 0, 255};
+  std::ranges::copy(rows, picture.span<uint8_t>().begin());
+  const Tensor filled = fitted(picture, {4, 4}, FitRule::fill);
+  constexpr std::array<uint8_t, 4> above = {105, 225, 255, 0}, below = {55, 0, 0, 255};
+  for (int64_t x = 0; x < 4; ++x) {
+    EXPECT_EQ(at(filled, 0, x), above[static_cast<size_t>(x)]);
+    EXPECT_EQ(at(filled, 3, x), below[static_cast<size_t>(x)]);
+  }
 }
 
 }  // namespace ebb

@@ -49,11 +49,12 @@ void add_hires(Pairs& out, const Hires& h) {
 }
 
 std::string control_text(const ControlInput& c, const std::string& model) {
+  constexpr std::string_view resizes[] = {"Crop and Resize", "Just Resize", "Resize and Fill"};
   constexpr std::string_view modes[] = {"Balanced", "My prompt is more important",
                                         "ControlNet is more important",
                                         "ControlNet is more important"};
   return str("Module: ", c.kind, ", Model: ", model, ", Weight: ", c.strength,
-             ", Resize Mode: ", c.stretch ? "Just Resize" : "Crop and Resize",
+             ", Resize Mode: ", resizes[static_cast<size_t>(c.resize)],
              ", Guidance Start: ", c.start, ", Guidance End: ", c.end,
              ", Control Mode: ", modes[static_cast<size_t>(c.mode)]);
 }

@@ -41,9 +41,12 @@ void add_start(RunPass& pass, const TextToImageRequest& q, const LoadedModel& m)
   if (!q.mask) add_unmasked(pass, m);
   if (!q.init) return;
   if (!q.mask) {
-    pass.modes.push_back(init_mode(fitted(q.init->picture, q.size, q.init->fit), pass.request));
+    Tensor picture = fitted(q.init->picture, q.size, q.init->fit);
+    if (q.init->fit == FitRule::latent) picture = of_multiples(picture, pixel_multiple(m));
+    pass.modes.push_back(init_mode(picture, pass.request));
     return;
   }
+  require(q.init->fit != FitRule::latent, "generate: --fit latent has no effect with --mask");
   const InpaintPictures pictures =
       inpaint_pictures(*q.init, *q.mask, q.size, pass.request.options.dialect);
   pass.modes.push_back(init_mode(pictures.picture, pass.request));
@@ -98,6 +101,8 @@ RunPass edit_pass(const TextToImageRequest& q, const LoadedModel& m) {
           q.init->strength,
           ") and --exact-steps have no effect on a model that edits a picture, which starts from "
           "noise; --image-guidance says how much stays");
+  require(q.init->fit != FitRule::latent,
+          "generate: --fit latent has no effect on a model that edits a picture");
   require(!q.mask,
           "generate: --mask and --outpaint with a model that edits a picture are not "
           "there yet");

@@ -83,7 +83,7 @@ std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
   for (const std::string& text : flags.control.texts) {
     out.push_back(read_control(text));
     out.back().mode = control_mode(flags.control_mode);
-    out.back().stretch = flags.control_resize == "stretch";
+    out.back().resize = control_resize(flags.control_resize);
   }
   const auto masks = of_controls(flags.control_mask, "--control-mask", out.size()),
              blocks = of_controls(flags.control_blocks, "--control-blocks", out.size());

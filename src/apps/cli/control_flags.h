@@ -32,11 +32,13 @@ struct ControlFlags {
       "CLIP's vision encoder, a file or folder, by which IP-Adapters read images");
     f("control_mode", control_mode,
       "balanced, prompt or control (what is more important, as in A1111), or guess (diffusers)");
-    f("control_resize", control_resize, "crop: the middle of the image; stretch: all of it");
+    f("control_resize", control_resize,
+      "crop: the middle of the image; stretch: all of it; fill: all of it, in the colour of its "
+      "edge");
     f("upscale", upscale,
       "FILE[:scale], an upscaler of the finished pictures (ESRGAN, Real-ESRGAN)");
   }
-  void choices(auto&& f) { f("control_resize", control_resize, {"crop", "stretch"}); }
+  void choices(auto&& f) { f("control_resize", control_resize, {"crop", "stretch", "fill"}); }
 };
 
 // The denoiser with the networks that the flags name. Throws Error.

@@ -35,7 +35,9 @@ struct ModeFlags {
     f("strength", strength,
       "with --init: how much of the noise comes back, 0 to 1; the dialect says how many steps run");
     f("exact_steps", exact_steps, "with --init: all of --steps run, as A1111 has it as an option");
-    f("fit", fit, "of --init to --size: stretch, or crop the middle");
+    f("fit", fit,
+      "of --init to --size: stretch, crop the middle, fill (all of it, its edges going on around "
+      "it), or latent (its latents are enlarged)");
     f("mask", mask,
       "a picture, stretched to the size of --init: what is white in it is generated; what is "
       "transparent is "
@@ -61,7 +63,7 @@ struct ModeFlags {
     f("tiling", tiling, "pictures that can be laid side by side without a seam");
   }
   void choices(auto&& f) {
-    f("fit", fit, {"stretch", "crop"});
+    f("fit", fit, {"stretch", "crop", "fill", "latent"});
     f("masked_content", masked_content, {"auto", "fill", "original", "noise", "nothing"});
     f("tiling", tiling, tilings());
   }

@@ -121,6 +121,45 @@ TEST_F(SamePicture, sdapi__is_generates_in_the_dialect_a1111) {
               generated(flags + "--sampler 'DPM++ 2M Karras' --variation 3:0.5"));
 }
 
+TEST_F(SamePicture, sdapi_resize_modes__are_generates_fits) {
+  const Tensor init = gradient(40, 100, 3);
+  io::write_png(folder_ / "init.png", init);
+  nlohmann::json body = {{"prompt", "fox"},
+                         {"steps", 3},
+                         {"width", 64},
+                         {"height", 48},
+                         {"seed", 7},
+                         {"denoising_strength", 0.6},
+                         {"init_images", {server::base64(io::encode_png(init))}}};
+  std::vector<Tensor> all;
+  for (const char* fit : {"stretch", "crop", "fill", "latent"}) {
+    body["resize_mode"] = all.size();
+    all.push_back(of_sdapi("img2img", body));
+    expect_same(all.back(),
+                generated(str("--dialect a1111 --sampler Euler --guidance 7 --size 64x48 --steps 3 "
+                              "--seed 7 --strength 0.6 --init ",
+                              folder_ / "init.png", " --fit ", fit)));
+    for (size_t i = 0; i + 1 < all.size(); ++i)
+      EXPECT_GT(largest_difference(all[i], all.back()), 0);
+  }
+}
+
+// With the seeds of one batch.
+TEST_F(SamePicture, sdapi_several_start_pictures__are_generates) {
+  nlohmann::json body = {{"prompt", "fox"},   {"steps", 3},     {"width", 64},
+                         {"height", 48},      {"seed", 7},      {"denoising_strength", 0.6},
+                         {"init_images", {}}, {"batch_size", 2}};
+  for (const int64_t side : {48, 64})
+    body["init_images"].push_back(server::base64(io::encode_png(gradient(48, side, 3))));
+  const auto a = server_->post("/sdapi/v1/img2img", body);
+  ASSERT_EQ(a.status, 200) << a.body;
+  io::write_png(folder_ / "init.png", gradient(48, 64, 3));
+  expect_same(decoded(a.json()["images"][1].get<std::string>()),
+              generated(str("--dialect a1111 --sampler Euler --guidance 7 --size 64x48 --steps 3 "
+                            "--seed 8 --strength 0.6 --init ",
+                            folder_ / "init.png")));
+}
+
 TEST_F(SamePicture, sdapi_img2img_with_a_mask__is_generates) {
   const Tensor init = gradient(48, 64, 3);
   Tensor mask(DType::u8, {48, 64, 1});

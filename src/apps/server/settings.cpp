@@ -369,6 +369,8 @@ int64_t check_limits(const cli::GenerateFlags& o, ImageSize init, double upscale
   } catch (const Error& e) {
     fail_setting("size", e);
   }
+  if (o.modes.fit == "latent" && init.height * init.width > most_pixels)
+    fail_field("fit", "latent: the start picture has more than ", most_pixels, " pixels");
   const auto pixels = static_cast<int64_t>(output_pixels(o, size, init, upscaler_scale));
   if (size.height == 0) return pixels;
   within("size", std::max(size.height, size.width), 1, most_side);

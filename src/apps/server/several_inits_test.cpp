@@ -55,7 +55,9 @@ TEST_F(Several, init_images__one_for_each_picture_of_the_batch) {
     json one = request({i % 2 == 0 ? uint8_t{20} : uint8_t{220}}, 1);
     one["seed"] = 9 + i;
     const auto pixels = [](const json& image) {
-      return io::decode_image(*server::base64_decoded(image.get<std::string>()), "x", 3);
+      const std::string bytes = *server::base64_decoded(image.get<std::string>());
+      return io::decode_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "x",
+                              3);
     };
     EXPECT_EQ(largest_difference(pixels(all["images"][i]), pixels(made(one)["images"][0])), 0) << i;
   }

@@ -50,12 +50,13 @@ std::string mode_of(const Json* mode) {
   fail_field("control_mode", "is not one of A1111's");
 }
 
-bool stretches(const Json* mode) {
-  if (!mode) return false;
+const char* resize_of(const Json* mode) {
+  if (!mode) return "crop";
   const std::string text = mode->is_string() ? small_letters(mode->get<std::string>()) : "";
-  if (*mode == 0 || text == "just resize") return true;
-  if (*mode == 1 || text == "crop and resize" || text == "scale to fit (inner fit)") return false;
-  fail_field("resize_mode", "'resize and fill' is not there");
+  if (*mode == 0 || text == "just resize") return "stretch";
+  if (*mode == 1 || text == "crop and resize" || text == "scale to fit (inner fit)") return "crop";
+  if (*mode == 2 || text == "resize and fill" || text == "envelope (outer fit)") return "fill";
+  fail_field("resize_mode", "is not one of ControlNet's, 0 to 2");
 }
 
 std::optional<std::string> image_of(JsonReader& r) {
@@ -101,7 +102,7 @@ void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const Uni
                                      r.integer("threshold_b", -1, most).value_or(-1)};
   refuse_others(r);
   const std::string mode = mode_of(r.any("control_mode"));
-  const char* resize = stretches(r.any("resize_mode")) ? "stretch" : "crop";
+  const char* resize = resize_of(r.any("resize_mode"));
   auto image = image_of(r);
   if (!image && unit.init.empty())
     fail_field("controlnet", "a unit needs an image, as there is not one start picture alone");

@@ -290,9 +290,14 @@ void set_init(Reading& q) {
   r.skip({"include_init_images"});
   set_mask(q);
   const int64_t mode = r.integer("resize_mode", 0, 3).value_or(0);
-  if (q.to.spec().flags.modes.only_masked) return;  // the region has the size's ratio
-  if (mode == 1) q.to.set("fit", "crop", "resize_mode");
-  refuse_unless(mode < 2, "resize_mode");
+  if (q.to.spec().flags.modes.only_masked) {  // the region has the size's ratio
+    if (mode > 0) q.call.ignored->emplace_back("resize_mode");
+    return;
+  }
+  constexpr const char* fits[] = {"stretch", "crop", "fill", "latent"};
+  if (mode == 3 && q.to.has("mask"))
+    fail_field("resize_mode", "3 resizes latents, and there is no mask of these");
+  q.to.set("fit", fits[mode], "resize_mode");
 }
 
 void set_scripts(Reading& q) {
