@@ -94,6 +94,7 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
       options_.out.empty() ? "" : (std::filesystem::path(options_.out) / ".jobs").string();
   queue_ = std::make_unique<Queue>(options_.queue, jobs, [this](const std::string& s) { say(s); });
   queue_->when_forgotten([this](const JobView& v) {
+    finished_.add(v.job->id, unix_time());
     if (v.job->spec.keeps || v.job->spec.gives_urls) return;
     for (const JobImage& i : v.images) store_.remove(i.id);
   });

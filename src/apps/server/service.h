@@ -17,6 +17,7 @@
 
 #include "apps/server/catalogue.h"
 #include "apps/server/engine.h"
+#include "apps/server/finished_tasks.h"
 #include "apps/server/guard.h"
 #include "apps/server/http.h"
 #include "apps/server/options.h"
@@ -69,6 +70,7 @@ class Service {
   Store& store() { return store_; }
   Catalogue& catalogue() { return *catalogue_; }
   Options& options() { return settings_; }
+  const FinishedTasks& finished() const { return finished_; }  // that the queue has forgotten
   TrainingRuns& training() { return training_; }
   const ServiceOptions& given() const { return options_; }
   SettingsSource source();
@@ -134,6 +136,7 @@ class Service {
   Guard guard_;
   Store store_;
   Options settings_;
+  FinishedTasks finished_;
   TrainingRuns training_;
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<Queue> queue_;

@@ -105,7 +105,10 @@ Wanted read_common(const Call& c, SettingsBuilder& to, JsonReader& r) {
   out.quality = r.text("quality").value_or("");
   set_quality(to, out.quality);
   out.format = r.text("output_format").value_or("png");
-  out.url = r.text("response_format").value_or("b64_json") == "url";
+  const std::string response = r.text("response_format").value_or("b64_json");
+  if (response != "url" && response != "b64_json")
+    fail_field("response_format", "must be url or b64_json");
+  out.url = response == "url";
   to.spec().gives_urls = out.url;
   out.background = r.text("background").value_or("");
   if (out.background == "transparent")

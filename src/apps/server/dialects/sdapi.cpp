@@ -1,5 +1,5 @@
 // A1111's API: txt2img, img2img and their answers.
-#include <ctime>
+#include <algorithm>
 
 #include "apps/server/base64.h"
 #include "apps/server/job_pictures.h"
@@ -12,13 +12,29 @@ namespace {
 
 using sdapi::Task;
 
-std::string timestamp(double time) {
-  const auto seconds = static_cast<std::time_t>(time);
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y%m%d%H%M%S", &local);
-  return text;
+// Keys of a text of settings that `info` has other fields for; others are extras.
+bool is_extra(std::string_view key) {
+  constexpr std::string_view usual[] = {"Steps",
+                                        "Sampler",
+                                        "Schedule type",
+                                        "CFG scale",
+                                        "Image CFG scale",
+                                        "Seed",
+                                        "Size",
+                                        "Model hash",
+                                        "Model",
+                                        "VAE hash",
+                                        "VAE",
+                                        "Variation seed",
+                                        "Variation seed strength",
+                                        "Seed resize from",
+                                        "Denoising strength",
+                                        "Clip skip",
+                                        "ENSD",
+                                        "RNG",
+                                        "Tiling",
+                                        "Version"};
+  return std::ranges::find(usual, key) == std::end(usual);
 }
 
 // What A1111's clients parse a second time.
@@ -36,7 +52,8 @@ std::string info_text(const JobView& v, const Json& echoed) {
   }
   const Infotext first = parse_infotext(v.images.empty() ? "" : v.images[0].parameters);
   Json extra = Json::object();
-  for (const auto& [key, value] : first.values) extra[key] = value;
+  for (const auto& [key, value] : first.values)
+    if (is_extra(key)) extra[key] = value;
   return json_text({{"prompt", o.prompt},
                     {"all_prompts", prompts},
                     {"negative_prompt", o.negative},
@@ -65,7 +82,7 @@ std::string info_text(const JobView& v, const Json& echoed) {
                     {"index_of_first_image", 0},
                     {"infotexts", texts},
                     {"styles", echoed["styles"].is_array() ? echoed["styles"] : Json::array()},
-                    {"job_timestamp", timestamp(v.started)},
+                    {"job_timestamp", sdapi::timestamp(v.started)},
                     {"clip_skip", o.clip_skip == 0 ? 1 : o.clip_skip},
                     {"is_using_inpainting_conditioning", false},
                     {"version", str("ebb ", version)}});

@@ -38,6 +38,21 @@ Json preview_text(Service& s, const std::string& job, bool as_url, int64_t& numb
   return as_url ? "data:image/jpeg;base64," + text : text;
 }
 
+// Batches, as A1111 counts them: each twice where there is a second pass.
+struct Batches {
+  int64_t count = 0, number = 0;
+};
+Batches batches_of(const JobView& v) {
+  const cli::GenerateFlags& o = v.job->spec.flags;
+  const int64_t size = std::max<int64_t>(o.generate.batch, 1),
+                rounds = (v.job->spec.images() + size - 1) / size;
+  Batches out{rounds, std::min(v.progress.image / size, rounds - 1)};
+  if (o.modes.hires.empty()) return out;
+  const double of_round = v.progress.share * static_cast<double>(rounds) -
+                          static_cast<double>(out.number);  // the passes are half of it each
+  return {2 * rounds, 2 * out.number + (of_round >= 0.5 ? 1 : 0)};
+}
+
 void progress(const Call& c) {
   Service& s = c.service;
   s.look();
@@ -56,8 +71,10 @@ void progress(const Call& c) {
     state["interrupted"] = v->job->cancel.load();
     state["skipped"] = v->job->skip.load();
     state["job"] = "scripts_txt2img";
-    state["job_count"] = is_loading(s) ? Json(-1) : Json(p.images);
-    state["job_no"] = p.image;
+    const Batches batches = batches_of(*v);
+    state["job_count"] = is_loading(s) ? Json(-1) : Json(batches.count);
+    state["job_no"] = batches.number;
+    state["job_timestamp"] = sdapi::timestamp(v->started);
     state["sampling_step"] = p.step, state["sampling_steps"] = p.steps;
     int64_t number = 0;
     out = {{"progress", share_of(*v)},
@@ -77,7 +94,10 @@ void internal_progress(const Call& c, JsonReader& r) {
   const bool live = r.truth("live_preview").value_or(true);
   Json out = null_task();
   const auto v = s.queue().find(id);
-  if (!v) return c.reply(out);
+  if (!v) {
+    out["completed"] = s.finished().knows(id);
+    return c.reply(out);
+  }
   out["completed"] = is_finished(v->status);
   if (v->status == JobStatus::queued) {
     out["queued"] = true;

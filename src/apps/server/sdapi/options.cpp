@@ -1,5 +1,6 @@
 // A1111's options as settings of a job, and units of its ControlNet.
 #include <algorithm>
+#include <ctime>
 
 #include "apps/server/base64.h"
 #include "apps/server/pictures.h"
@@ -197,6 +198,17 @@ void set_controls(const Call& call, SettingsBuilder& to, const Json& units,
     if (r.truth("enabled").value_or(true) && !same_name(model, "None"))
       set_control(call, to, r, {.model = model, .init = init, .number = i});
   }
+}
+
+// ---- what the routes share --------------------------------------------------------------------
+
+std::string timestamp(double time) {
+  const auto seconds = static_cast<std::time_t>(time);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d%H%M%S", &local);
+  return text;
 }
 
 // ---- faults -----------------------------------------------------------------------------------

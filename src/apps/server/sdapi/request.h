@@ -42,6 +42,8 @@ Tensor control_map(const std::string& module, const std::string& image, const st
 io::PictureFormat format_of(const Json& name);
 
 // ---- what the routes share
+// Unix time as A1111 tells when a job began, "20261127050000", by the clock of the place.
+std::string timestamp(double time);
 // {"error","detail","body","errors","message"}, or FastAPI's list of fields.
 Reply render_fault(const HttpFault& fault, const Request& request);
 // Each route under "" and under "/v1".

@@ -1,0 +1,99 @@
+// What A1111's routes tell of jobs: progress, finished tasks, `info`.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "apps/server/finished_tasks.h"
+#include "support/test_server.h"
+
+namespace ebb::testing {
+namespace {
+
+using nlohmann::json;
+
+json request(int64_t steps = 2) {
+  return {{"prompt", "fox"}, {"steps", steps}, {"width", 64}, {"height", 64}, {"seed", 9}};
+}
+
+struct SdapiFacts : ::testing::Test {
+  // Once a job runs whose model is loaded.
+  json running_state() {
+    for (int i = 0; i < 2000; ++i) {
+      const json p = server_.get("/sdapi/v1/progress").json();
+      const json state = p["state"];
+      if (state["job"] != "" && state["job_count"] != -1) return state;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    ADD_FAILURE() << "no job runs";
+    return {};
+  }
+  Folder folder_;
+  TestServer server_{folder_.path(), 10};
+};
+
+}  // namespace
+
+TEST_F(SdapiFacts, progress__counts_batches_and_passes) {
+  EXPECT_EQ(server_.get("/sdapi/v1/progress").json()["state"]["job_timestamp"], "0");
+  for (const bool hires : {false, true}) {
+    json body = request(40);
+    body.update({{"batch_size", 2}, {"n_iter", 3}, {"enable_hr", hires}, {"hr_scale", 1.5}});
+    std::jthread asks([&] { server_.post("/sdapi/v1/txt2img", body); });
+    const json state = running_state();
+    EXPECT_EQ(state["job_count"], hires ? 6 : 3) << state.dump();
+    EXPECT_EQ(state["job_no"], 0);
+    const std::string time = state["job_timestamp"];
+    EXPECT_EQ(time.size(), 14u) << time;
+    EXPECT_EQ(time.substr(0, 2), "20");
+    server_.post("/sdapi/v1/interrupt", json::object());
+  }
+}
+
+// Clients stop asking at `completed` alone.
+TEST(server_queue, finished_tasks__are_known_longer_than_their_jobs) {
+  Folder folder;
+  TestServer s(folder.path(), 1, [](auto& o) { o.queue.known = 2; });
+  for (const char* id : {"one", "two", "three"}) {
+    json body = request();
+    body["force_task_id"] = id;
+    EXPECT_EQ(s.post("/sdapi/v1/txt2img", body).status, 200);
+  }
+  EXPECT_EQ(s.get("/ebb/v1/jobs/one").status, 404);
+  const auto completed = [&](const char* id) {
+    return s.post("/internal/progress", {{"id_task", id}}).json()["completed"];
+  };
+  EXPECT_EQ(completed("one"), true);
+  EXPECT_EQ(completed("three"), true);
+  EXPECT_EQ(completed("none"), false);
+  EXPECT_EQ(s.get("/sdcpp/v1/jobs/one").status, 410);
+  EXPECT_EQ(s.get("/sdcpp/v1/jobs/none").status, 404);
+}
+
+TEST(FinishedTasks, are_forgotten_in_time_and_beyond_a_number) {
+  server::FinishedTasks all;
+  all.add("a", 0);
+  all.add("a", 1);
+  EXPECT_TRUE(all.knows("a"));
+  all.add("b", server::FinishedTasks::known_seconds + 2);
+  EXPECT_FALSE(all.knows("a"));
+  for (size_t i = 0; i < server::FinishedTasks::most; ++i)
+    all.add(std::to_string(i), server::FinishedTasks::known_seconds + 3);
+  EXPECT_FALSE(all.knows("b"));
+  EXPECT_TRUE(all.knows("0"));
+}
+
+TEST_F(SdapiFacts, extra_generation_params__are_extras_alone) {
+  const json info =
+      json::parse(server_.post("/sdapi/v1/txt2img", request()).json()["info"].get<std::string>());
+  EXPECT_EQ(info["extra_generation_params"], json::object());
+  EXPECT_NE(info["infotexts"][0].get<std::string>().find("Steps: 2"), std::string::npos);
+}
+
+TEST_F(SdapiFacts, openai__response_format_is_one_of_two) {
+  const auto a = server_.post("/v1/images/generations",
+                              {{"prompt", "x"}, {"size", "64x64"}, {"response_format", "b64"}});
+  EXPECT_EQ(a.status, 422);
+  EXPECT_EQ(a.json()["error"]["param"], "response_format");
+}
+
+}  // namespace ebb::testing
