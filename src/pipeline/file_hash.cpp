@@ -64,14 +64,16 @@ void keep(const std::string& cache, const std::string& line) {
 
 }  // namespace
 
-std::string sha256_of(const std::string& path, const std::stop_token& stop, int64_t from) {
+std::string sha256_of(const std::string& path, const std::stop_token& stop, int64_t from,
+                      int64_t most) {
   const io::ReadFile file = io::ReadFile::open(path, "hash");
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> sha(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   bool ok = sha && EVP_DigestInit_ex(sha.get(), EVP_sha256(), nullptr) == 1;
   std::vector<uint8_t> block(size_t{1} << 20);
-  for (int64_t at = from; ok && at < file.size(); at += static_cast<int64_t>(block.size())) {
+  const int64_t end = from + std::min(most, std::max<int64_t>(file.size() - from, 0));
+  for (int64_t at = from; ok && at < end; at += static_cast<int64_t>(block.size())) {
     if (stop.stop_requested()) return "";
-    const auto bytes = std::min(static_cast<size_t>(file.size() - at), block.size());
+    const auto bytes = std::min(static_cast<size_t>(end - at), block.size());
     file.read(at, {block.data(), bytes});
     ok = EVP_DigestUpdate(sha.get(), block.data(), bytes) == 1;
   }

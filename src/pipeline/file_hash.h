@@ -3,15 +3,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <stop_token>
 #include <string>
 #include <thread>
 
 namespace ebb {
 
-// 64 hexadecimal digits, of the bytes from `from` on; "" where `stop` asked for the end. Throws
-// Error for what cannot be read.
-std::string sha256_of(const std::string& path, const std::stop_token& stop = {}, int64_t from = 0);
+// 64 hexadecimal digits, of `most` bytes from `from` on, or up to the end; "" where `stop` asked
+// for the end. Throws Error for what cannot be read.
+std::string sha256_of(const std::string& path, const std::stop_token& stop = {}, int64_t from = 0,
+                      int64_t most = std::numeric_limits<int64_t>::max());
 
 // What of a file is hashed: all of it, or what follows the header of a safetensors file, as the web
 // UI tells LoRAs apart, whose headers are edited.

@@ -64,6 +64,12 @@ ModelDefaults defaults_of(const Component& denoiser, const io::TensorFile& file)
   return out;
 }
 
+// By which A1111's first versions and their pictures tell models apart: SHA-256 of 64 KiB at 1 MiB.
+std::string old_hash_of(const CatalogueFile& f) {
+  constexpr int64_t from = 0x100000, bytes = 0x10000;
+  return f.bytes > from ? sha256_of(f.path, {}, from, bytes).substr(0, 8) : "";
+}
+
 void read_header(CatalogueFile& f) {
   const io::TensorFile file = io::TensorFile::open(f.path);
   if (adapters::is_adapter(file)) {
@@ -78,6 +84,7 @@ void read_header(CatalogueFile& f) {
   require(!components.empty(), "catalogue: the file ", purpose_of(file, f.path));
   for (Component& c : components) examine(c, file);
   f.kind = kind_of(components);
+  if (f.kind == FileKind::model) f.old_hash = old_hash_of(f);
   for (const Component& c : components)
     if (c.model->kind == ModelKind::denoiser && f.defaults.size.empty())
       f.defaults = defaults_of(c, file);
@@ -107,6 +114,12 @@ std::string unslashed(std::string_view text) {
 std::string without_hash(const std::string& text) {
   const size_t at = text.rfind(" [");
   return at != text.npos && text.ends_with(']') ? text.substr(0, at) : text;
+}
+
+// "0123abcd" of "NAME [0123abcd]" and of itself.
+std::string hash_in(const std::string& text) {
+  const size_t at = text.rfind(" [");
+  return at != text.npos && text.ends_with(']') ? text.substr(at + 2, text.size() - at - 3) : text;
 }
 
 bool is_hash_of(const CatalogueFile& f, const std::string& text) {
@@ -265,9 +278,10 @@ std::optional<CatalogueFile> Catalogue::lookup(FileKind kind, std::string_view a
   if (asked.size() > longest_name) return {};
   check_scanned();
   const std::vector<CatalogueFile> files = all(kind);
-  const std::string text = unslashed(asked), plain = without_hash(text);
+  const std::string text = unslashed(asked), plain = without_hash(text),
+                    hash = small_letters(hash_in(text));
   using Match = std::function<bool(const CatalogueFile&)>;
-  const std::array<Match, 9> matches = {
+  const std::array<Match, 10> matches = {
       [&](const CatalogueFile& f) { return f.title() == text; },
       [&](const CatalogueFile& f) { return f.file == text || f.file == plain; },
       [&](const CatalogueFile& f) { return f.name == text || f.name == plain; },
@@ -276,6 +290,7 @@ std::optional<CatalogueFile> Catalogue::lookup(FileKind kind, std::string_view a
       [&](const CatalogueFile& f) { return base_of(f.name) == plain; },
       [&](const CatalogueFile& f) { return small_letters(f.name) == small_letters(plain); },
       [&](const CatalogueFile& f) { return is_hash_of(f, text); },
+      [&](const CatalogueFile& f) { return !f.old_hash.empty() && f.old_hash == hash; },
       [&](const CatalogueFile& f) { return f.path == text || f.given == text; },
   };
   if (text.empty()) return {};

@@ -31,15 +31,16 @@ struct ModelDefaults {
 
 struct CatalogueFile {
   FileKind kind = FileKind::model;
-  std::string path;     // where it lies
-  std::string given;    // the same by the path of its folder that the user gave
-  std::string file;     // from its folder on, with / between
-  std::string name;     // that without ending
-  std::string sha256;   // "" until it is known
-  std::string family;   // "Stable Diffusion XL"; "" where it is not known
-  std::string fault;    // why it cannot be used; "" where it can
-  bool of_ebb = false;  // the model that comes with the program
-  double scale = 0;     // of an upscaler
+  std::string path;      // where it lies
+  std::string given;     // the same by the path of its folder that the user gave
+  std::string file;      // from its folder on, with / between
+  std::string name;      // that without ending
+  std::string sha256;    // "" until it is known
+  std::string old_hash;  // 8 digits, as A1111 had them first; "" of small files
+  std::string family;    // "Stable Diffusion XL"; "" where it is not known
+  std::string fault;     // why it cannot be used; "" where it can
+  bool of_ebb = false;   // the model that comes with the program
+  double scale = 0;      // of an upscaler
   ModelDefaults defaults;
   int64_t bytes = 0, modified = 0;
 
@@ -72,9 +73,9 @@ class Catalogue {
 
   std::vector<CatalogueFile> all(FileKind kind) const;  // sorted by name, ebb's own model last
   std::vector<CatalogueFile> all() const;
-  // By title, name, file, base name, SHA-256 or its first digits, or either path, in this order.
-  // Throws HttpFault: 400 "not in the catalogue" with the nearest names, or the file's own fault.
-  // `field`: of the request.
+  // By title, name, file, base name, SHA-256 or its first digits, old hash, or either path, in this
+  // order, or by a name with the old hash in brackets. Throws HttpFault: 400 "not in the catalogue"
+  // with the nearest names, or the file's own fault. `field`: of the request.
   CatalogueFile find(FileKind kind, std::string_view text, const std::string& field) const;
   // The same; none where there is none. Before the first scan all three throw HttpFault 503:
   // requests wait for it by On::models.

@@ -241,12 +241,13 @@ TEST_F(Clients, controlnet__what_a_unit_asks_for_and_ebb_does_not_have_is_422) {
   };
   EXPECT_EQ(status(json::object()), 400);
   EXPECT_EQ(status({{"threshold_a", 50}, {"threshold_b", 90}, {"hr_option", "Both"}}), 400);
-  for (const json& known : {json(0), json(1), json(1.0), json("Crop and Resize")})
+  for (const json& known :
+       {json(0), json(1), json(1.0), json("Crop and Resize"), json(2), json("Resize and Fill")})
     EXPECT_EQ(status({{"resize_mode", known}, {"control_mode", 2}}), 400) << known;
   for (const json& refused :
        {json{{"hr_option", "Low res only"}}, json{{"union_control_type", "Depth"}},
         json{{"mask", "x"}}, json{{"module", "openpose"}}, json{{"threshold_a", 1e6}},
-        json{{"resize_mode", 2}}, json{{"resize_mode", 1e300}}, json{{"control_mode", 3}}})
+        json{{"resize_mode", 3}}, json{{"resize_mode", 1e300}}, json{{"control_mode", 3}}})
     EXPECT_EQ(status(refused), 422) << refused;
 }
 

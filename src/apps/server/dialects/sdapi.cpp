@@ -92,12 +92,15 @@ void generate(const Call& c, Task task) {
   sdapi::Asked asked = sdapi::read_request(c, task);
   c.service.answer_when_done(
       c, std::move(asked.spec),
-      [&s = c.service, echoed = asked.echoed, sends = asked.sends_images](const JobView& v) {
+      [&s = c.service, echoed = asked.echoed, sends = asked.sends_images,
+       maps = asked.maps](const JobView& v) {
         throw_if_failed(v);
         Json images = Json::array();
-        if (sends)
+        if (sends) {
           for (const std::string& bytes : files_of_pictures(s.store(), v))
             images.push_back(base64(bytes));
+          for (const std::string& map : maps) images.push_back(map);
+        }
         return Reply{.body = json_text({{"images", std::move(images)},
                                         {"parameters", echoed},
                                         {"info", info_text(v, echoed)}})};

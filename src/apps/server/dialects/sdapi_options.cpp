@@ -15,33 +15,8 @@ void get_options(const Call& c) {
   c.reply(out);
 }
 
-// Clients send back all that they got, with one key changed.
 void post_options(const Call& c, JsonReader& r) {
-  const Json before = c.service.options().all();
-  Json changes = Json::object();
-  for (const auto& [name, value] : r.object().items()) {
-    const auto at = before.find(name);
-    if (value.is_null() || (at != before.end() && *at == value)) continue;
-    changes[name] = value;
-  }
-  changes.erase("sd_checkpoint_hash");
-  if (changes.contains("sd_model_checkpoint")) {
-    const Json& model = changes["sd_model_checkpoint"];
-    if (model == "")
-      changes.erase("sd_model_checkpoint");
-    else if (!model.is_string())
-      fail_field("sd_model_checkpoint", "must be a text");
-    else
-      changes["sd_model_checkpoint"] =
-          c.service.catalogue()
-              .find(FileKind::model, model.get_ref<const std::string&>(), "sd_model_checkpoint")
-              .file;
-  }
-  if (changes.contains("samples_format")) sdapi::format_of(changes["samples_format"]);
-  // What a job would refuse is refused here.
-  SettingsBuilder trial(c.service.source());
-  sdapi::set_options(c, trial, sdapi::options_of(c.service, changes));
-  c.service.options().set(changes);
+  sdapi::keep_options(c, r.object());
   c.reply(Json());
 }
 

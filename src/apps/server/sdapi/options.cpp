@@ -95,7 +95,8 @@ void set_for_all(SettingsBuilder& to, const char* name, const std::string& value
 }
 
 // Maps by thresholds of the unit's own are made here, and are its picture then.
-void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const UnitPlace& unit) {
+void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const UnitPlace& unit,
+                 std::vector<std::string>& maps) {
   constexpr int64_t most = 255 * 8;  // of a Sobel gradient
   std::string module = small_letters(r.text("module").value_or("none"));
   if (module == "invert (from white bg & black line)") module = "invert";
@@ -111,7 +112,12 @@ void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const Uni
   check_preprocessor(module, "controlnet");
   const bool makes = module == "canny" || module == "threshold";
   const bool own = makes && (thresholds.a >= 0 || thresholds.b >= 0);
-  if (own) image = base64(io::encode_png(control_map(module, *image, "controlnet", thresholds)));
+  const bool tells = r.truth("save_detected_map").value_or(false);
+  std::string map;
+  if (own || tells)
+    map = base64(io::encode_png(control_map(module, *image, "controlnet", thresholds)));
+  if (own) image = map;
+  if (tells) maps.push_back(std::move(map));
   to.control({{"model", unit.model.substr(0, unit.model.rfind(" ["))},
               {"kind", own ? "none" : module},
               {"image", *image},
@@ -125,7 +131,6 @@ void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const Uni
     r.ignore_unless("processor_res", {-1});  // maps are made at the picture's own size
   else
     r.skip({"processor_res"});
-  r.ignore_unless("save_detected_map", {false});
   call.ignore(r, str("alwayson_scripts.controlnet[", unit.number, "]"));
 }
 
@@ -174,6 +179,35 @@ void set_options(const Call& call, SettingsBuilder& to, const Json& options) {
       call.ignored->push_back(name);
 }
 
+// Clients send back all that they got, with one key changed.
+void keep_options(const Call& c, const Json& asked) {
+  const Json before = c.service.options().all();
+  Json changes = Json::object();
+  for (const auto& [name, value] : asked.items()) {
+    const auto at = before.find(name);
+    if (value.is_null() || (at != before.end() && *at == value)) continue;
+    changes[name] = value;
+  }
+  changes.erase("sd_checkpoint_hash");
+  if (changes.contains("sd_model_checkpoint")) {
+    const Json& model = changes["sd_model_checkpoint"];
+    if (model == "")
+      changes.erase("sd_model_checkpoint");
+    else if (!model.is_string())
+      fail_field("sd_model_checkpoint", "must be a text");
+    else
+      changes["sd_model_checkpoint"] =
+          c.service.catalogue()
+              .find(FileKind::model, model.get_ref<const std::string&>(), "sd_model_checkpoint")
+              .file;
+  }
+  if (changes.contains("samples_format")) format_of(changes["samples_format"]);
+  // What a job would refuse is refused here.
+  SettingsBuilder trial(c.service.source());
+  set_options(c, trial, options_of(c.service, changes));
+  c.service.options().set(changes);
+}
+
 const std::vector<std::string>& preprocessors() { return control_kinds(); }
 
 void check_preprocessor(const std::string& module, const std::string& field) {
@@ -188,16 +222,25 @@ Tensor control_map(const std::string& module, const std::string& image, const st
   return io::convert_channels(control_image(module, pixels, thresholds), 3);
 }
 
-void set_controls(const Call& call, SettingsBuilder& to, const Json& units,
-                  const std::string& init) {
-  if (!units.is_array()) return;
+std::vector<std::string> set_controls(const Call& call, SettingsBuilder& to, const Json& units,
+                                      const std::string& init) {
+  std::vector<std::string> maps;
+  if (!units.is_array()) return maps;
   for (size_t i = 0; i < units.size(); ++i) {
     if (!units[i].is_object()) continue;
     JsonReader r(units[i]);
     const std::string model = r.text("model").value_or("None");
     if (r.truth("enabled").value_or(true) && !same_name(model, "None"))
-      set_control(call, to, r, {.model = model, .init = init, .number = i});
+      set_control(call, to, r, {.model = model, .init = init, .number = i}, maps);
   }
+  size_t bytes = 0;
+  for (const std::string& map : maps) bytes += map.size();
+  if (bytes > most_map_bytes)
+    throw HttpFault(413, "too_large",
+                    str("controlnet: the maps that save_detected_map asks for have ", bytes,
+                        " bytes, more than ", most_map_bytes),
+                    "save_detected_map");
+  return maps;
 }
 
 // ---- what the routes share --------------------------------------------------------------------

@@ -9,7 +9,6 @@
 #include "apps/server/sdapi/menus.h"
 #include "base/names.h"
 #include "pipeline/hires.h"
-#include "pipeline/infotext.h"
 
 namespace ebb::server::sdapi {
 namespace {
@@ -144,7 +143,6 @@ void check_neutral(Reading& q) {
   refuse_unless(cache.empty() || cache == "none" || cache == "disabled", "cache_mode");
   r.skip(
       {"distilled_guidance", "comments", "do_not_save_samples", "do_not_save_grid", "script_args"});
-  r.ignore_unless("override_settings_restore_afterwards", {true});
   if (const auto script = r.text("script_name"); script && !script->empty())
     throw HttpFault(422, "not_found", str("Script '", printable(*script), "' not found"),
                     "script_name");
@@ -300,32 +298,18 @@ void set_init(Reading& q) {
   q.to.set("fit", fits[mode], "resize_mode");
 }
 
-void set_scripts(Reading& q) {
+std::vector<std::string> set_scripts(Reading& q) {
+  std::vector<std::string> maps;
   const Json* scripts = q.r.object("alwayson_scripts");
-  if (!scripts) return;
+  if (!scripts) return maps;
   for (const auto& [name, value] : scripts->items()) {
     if (small_letters(name) != "controlnet")
       throw HttpFault(422, "not_found", str("always on script ", printable(name), " not found"),
                       "alwayson_scripts");
     if (value.is_object() && value.contains("args"))
-      set_controls(q.call, q.to, value["args"], q.init);
+      maps = set_controls(q.call, q.to, value["args"], q.init);
   }
-}
-
-// Fields of a text of settings that the body does not have.
-void add_infotext(Json& body, const std::string& text) {
-  const Infotext t = parse_infotext(text);
-  const auto add = [&](const char* field, const std::string& value) {
-    if (!value.empty() && (!body.contains(field) || body[field].is_null())) body[field] = value;
-  };
-  add("prompt", t.prompt), add("negative_prompt", t.negative);
-  add("steps", t.value("Steps")), add("sampler_name", t.value("Sampler"));
-  add("scheduler", t.value("Schedule type")), add("cfg_scale", t.value("CFG scale"));
-  add("seed", t.value("Seed")), add("clip_skip", t.value("Clip skip"));
-  add("denoising_strength", t.value("Denoising strength"));
-  const std::string size = t.value("Size");
-  const size_t x = size.find('x');
-  if (x != size.npos) add("width", size.substr(0, x)), add("height", size.substr(x + 1));
+  return maps;
 }
 
 void set_task(Reading& q) {
@@ -358,7 +342,7 @@ Asked read_request(const Call& call, Task task) {
   Service& service = call.service;
   Json body = read_json(call.request->body);
   if (body.contains("infotext") && body["infotext"].is_string())
-    add_infotext(body, body["infotext"].get<std::string>());
+    add_infotext(body, body["infotext"].get<std::string>(), task, service.catalogue());
   JsonReader r(body);
   r.skip({"infotext"});
   const Json* changes = r.object("override_settings");
@@ -376,10 +360,12 @@ Asked read_request(const Call& call, Task task) {
   else
     set_init(q);
   r.skip({"denoising_strength"});
-  set_scripts(q);
+  auto maps = set_scripts(q);
   set_task(q);
-  Asked out{.spec = to.finish(), .echoed = default_fields(task)};
+  Asked out{.spec = to.finish(), .echoed = default_fields(task), .maps = std::move(maps)};
   out.sends_images = r.truth("send_images").value_or(true);
+  if (!r.truth("override_settings_restore_afterwards").value_or(true) && changes)
+    keep_options(call, *changes);
   call.ignore(r);
   out.echoed.update({{"width", q.size.width},
                      {"height", q.size.height},

@@ -17,6 +17,7 @@ struct Asked {
   JobSpec spec;
   Json echoed;  // every field, with its default
   bool sends_images = true;
+  std::vector<std::string> maps;  // of ControlNet units, base64, behind the pictures
 };
 // Throws HttpFault.
 Asked read_request(const Call& call, Task task);
@@ -28,9 +29,14 @@ const Json& default_fields(Task task);
 Json options_of(Service& service, const Json& override_settings);
 // Sets what options say. Throws HttpFault.
 void set_options(const Call& call, SettingsBuilder& to, const Json& options);
+// What a client sets for all that comes. Throws HttpFault for what jobs would be refused with.
+void keep_options(const Call& call, const Json& asked);
+// Fills fields that the body does not have by what a text of settings says.
+void add_infotext(Json& body, const std::string& text, Task task, const Catalogue& catalogue);
 // The units of alwayson_scripts.controlnet. Throws HttpFault.
-void set_controls(const Call& call, SettingsBuilder& to, const Json& units,
-                  const std::string& init);
+// Gives the maps that they ask for by save_detected_map, base64.
+std::vector<std::string> set_controls(const Call& call, SettingsBuilder& to, const Json& units,
+                                      const std::string& init);
 // "none", "canny" and what else ebb makes of pictures for control networks.
 const std::vector<std::string>& preprocessors();
 // Throws HttpFault for one that is not among them.
