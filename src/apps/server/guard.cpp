@@ -68,15 +68,31 @@ void Guard::check_host(const Request& r) const {
   forbid("this Host is not served; --allowed-host NAME allows it");
 }
 
-bool Guard::may_ask(std::string_view origin, std::string_view host) const {
-  return origin == str("http://", host) ||
+// Of the server's own page, as its browser sees it. What a proxy adds stands behind what others
+// said.
+std::string Guard::own_origin(const Request& r) const {
+  std::string_view scheme = "http", host = r.header("host");
+  if (std::ranges::find(options_.proxies, r.remote) != options_.proxies.end()) {
+    const auto last = [&](const char* name) {
+      const std::string_view all = r.header(name);
+      return trimmed(all.substr(all.rfind(',') + 1));  // npos + 1 is 0
+    };
+    if (last("x-forwarded-proto") == "https") scheme = "https";
+    if (const std::string_view asked = last("x-forwarded-host"); !asked.empty()) host = asked;
+  }
+  return str(scheme, "://", host);
+}
+
+bool Guard::may_ask(const Request& r) const {
+  const std::string_view origin = r.header("origin");
+  return origin == own_origin(r) ||
          std::ranges::find(options_.origins, origin) != options_.origins.end();
 }
 
 void Guard::check_origin(const Request& r, const RouteAccess* access) const {
   if (access && access->is_static && !changes(r)) return;
   const bool has_origin = r.count("origin") > 0;
-  if (has_origin && (r.count("origin") > 1 || !may_ask(r.header("origin"), r.header("host"))))
+  if (has_origin && (r.count("origin") > 1 || !may_ask(r)))
     forbid("pages of other origins may not ask; --cors-origin ORIGIN allows one");
   const std::string_view site = r.header("sec-fetch-site");
   if (!has_origin && (site == "cross-site" || site == "same-site"))

@@ -20,6 +20,8 @@ struct GuardOptions {
   std::vector<std::string> origins;  // of pages elsewhere that may ask
   std::string key;                   // "": none is asked for
   std::string user;                  // "NAME:PASSWORD" of Basic, likewise
+  // Addresses of proxies, which say by X-Forwarded-Proto and -Host what a browser asked for.
+  std::vector<std::string> proxies = {};
 };
 
 // What the guard needs to know of a route.
@@ -27,6 +29,7 @@ struct RouteAccess {
   bool open = false;                         // needs no key: pings, files of the page
   bool is_static = false;                    // GET of a file of the page: from any page
   std::string accepts = "application/json";  // types of bodies, comma-separated
+  bool makes_job = false;                    // refused before its body where the queue is full
 };
 
 class Guard {
@@ -47,7 +50,8 @@ class Guard {
   void check_origin(const Request& r, const RouteAccess* access) const;
   void check_type(const Request& r, const RouteAccess* access) const;
   void check_key(const Request& r);
-  bool may_ask(std::string_view origin, std::string_view host) const;
+  bool may_ask(const Request& r) const;
+  std::string own_origin(const Request& r) const;
   bool has_key(std::string_view authorization) const;
 
   GuardOptions options_;

@@ -95,12 +95,14 @@ struct Admission {
   std::optional<Reply> refusal = {};  // sent at once; the body is not read
   size_t body_limit = 0;
   Headers headers = {};  // of the answer, whatever it is
+  // What a fault of the protocol is answered with from here on; none: as HttpHandler has it.
+  std::function<Reply(int status, const std::string& sentence)> fault = {};
 };
 
 struct HttpHandler {
   std::function<Admission(const Request&)> admit;  // without a body
   std::function<void(std::shared_ptr<const Request>, std::shared_ptr<Exchange>)> handle;
-  // What a fault of the protocol itself is answered with.
+  // What a fault of the protocol itself is answered with, where no Admission says it.
   std::function<Reply(int status, const std::string& sentence)> fault;
 };
 

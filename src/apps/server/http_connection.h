@@ -84,8 +84,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     answered_ = true, leave_ = nullptr;
     stop_watching();
     if (method_ != "HEAD" && !has_room(reply.body.size()))
-      reply = state_->handler.fault(
-          503, "too much waits for clients that do not read it; come again in a while");
+      reply = fault(503, "too much waits for clients that do not read it; come again in a while");
     Headers headers{{"Content-Type", reply.type},
                     {"Content-Length", std::to_string(reply.body.size())},
                     {"Connection", keep_ ? "keep-alive" : "close"}};
@@ -213,6 +212,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (e.category() != http::make_error_code(http::error::bad_value).category()) return close();
       return refuse(400, str("not HTTP: ", e.message()));
     }
+    fault_ = nullptr;
     auto request = std::make_shared<Request>();
     const auto& head = parser_->get();
     request->method = std::string(head.method_string());
@@ -226,7 +226,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return refuse(431, str("more than ", state_->limits.headers, " headers"));
     if (!parse_target(*request)) return refuse(400, "the target of the request is not valid");
     Admission admission = state_->handler.admit(*request);
-    extra_ = std::move(admission.headers);
+    extra_ = std::move(admission.headers), fault_ = std::move(admission.fault);
     if (admission.refusal) return write(std::move(*admission.refusal));
     const auto length = parser_->content_length();
     if (length && *length > admission.body_limit)
@@ -276,10 +276,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void handle();
 
+  Reply fault(int status, const std::string& sentence) const {
+    return (fault_ ? fault_ : state_->handler.fault)(status, sentence);
+  }
   void refuse(int status, const std::string& sentence, Headers headers = {}) {
     keep_ = false, answered_ = false;
     parser_.reset(), count_ = nullptr;  // what was read of the body
-    Reply r = state_->handler.fault(status, sentence);
+    Reply r = fault(status, sentence);
     for (auto& h : headers) r.headers.push_back(std::move(h));
     write(std::move(r));
   }
@@ -417,6 +420,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<ByteCount> answer_, answer_of_address_;  // that is being written
   Clock::time_point body_start_;
   Headers extra_;
+  std::function<Reply(int, const std::string&)> fault_;  // of the request
   std::string method_, out_, drained_;
   size_t written_ = 0, watching_ = 0;
   std::deque<Message> events_;

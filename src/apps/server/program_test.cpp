@@ -122,6 +122,26 @@ TEST(serve_program, device_that_is_lost__ends_it_with_an_error_and_other_jobs_go
   EXPECT_EQ(s.finished(waits)["status"], "completed");
 }
 
+TEST(serve_program, log__has_the_job_of_a_request_and_prompts_only_where_asked) {
+  Folder folder;
+  json body = {{"prompt", "a fox\nin\x1b[31m snow"}, {"steps", 2}, {"width", 64}, {"height", 64}};
+  body["force_task_id"] = "mine";
+  for (const bool prompts : {false, true}) {
+    Serving s(folder.path(), prompts ? std::vector<std::string>{"--step-ms", "1", "--log-prompts"}
+                                     : std::vector<std::string>{"--step-ms", "1"});
+    EXPECT_EQ(s.post("/sdapi/v1/txt2img", body).status, 200);
+    EXPECT_EQ(ask(s.port(), "GET", "/sdapi/v1/samplers").status, 200);
+    EXPECT_EQ(s.kill(SIGTERM), 0);
+    const std::string log = s.log();
+    EXPECT_NE(log.find(" ms job mine\n"), std::string::npos) << log;
+    const size_t list = log.find("GET /sdapi/v1/samplers");
+    EXPECT_EQ(log.substr(list, log.find('\n', list) - list).find("job"), std::string::npos) << log;
+    const std::string line = "job mine prompt: a fox\\nin\\x1b[31m snow\n";
+    EXPECT_EQ(log.find(line) != std::string::npos, prompts) << log;
+    EXPECT_EQ(log.find("fox") != std::string::npos, prompts) << log;
+  }
+}
+
 TEST(serve_program, killed_3_times_with_50_jobs__each_picture_is_there_once) {
   Folder folder;
   std::map<std::string, int> times;

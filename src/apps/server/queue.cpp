@@ -67,11 +67,14 @@ const Queue::State* Queue::state(std::string_view id) const {
   return const_cast<Queue*>(this)->state(id);
 }
 
-// Throws HttpFault where it cannot be taken.
-void Queue::check(const State& s) const {
+void Queue::check_room() const {
+  const std::lock_guard lock(mutex_);
+  check_room(1, 0);
+}
+
+// For another job of so much.
+void Queue::check_room(int64_t images, size_t bytes) const {
   if (closed_) throw HttpFault(503, "shutting_down", "the server is shutting down");
-  int64_t images = s.job->spec.images();
-  size_t bytes = s.bytes;
   for (const auto& w : waiting_) images += w->job->spec.images(), bytes += w->bytes;
   if (waiting_.size() >= limits_.jobs || images > static_cast<int64_t>(limits_.images) ||
       bytes > limits_.bytes)
@@ -79,6 +82,11 @@ void Queue::check(const State& s) const {
                     str("the queue is full (", waiting_.size(), " jobs wait; at most ",
                         limits_.jobs, " jobs of ", limits_.images, " images and ",
                         limits_.bytes >> 20, " MB); try again later"));
+}
+
+// Throws HttpFault where it cannot be taken.
+void Queue::check(const State& s) const {
+  check_room(s.job->spec.images(), s.bytes);
   const State* same = state(s.job->id);
   if (same && !is_finished(same->view.status))
     throw HttpFault(409, "id_in_use", str("a job with the id '", s.job->id, "' is not finished"));

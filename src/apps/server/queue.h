@@ -36,6 +36,8 @@ class Queue {
 
   // Throws HttpFault: 429 where it is full, 409 for an id in use, 503 once it is closed.
   std::shared_ptr<const Job> submit(JobSpec spec);
+  // Throws it where submit() would for any job.
+  void check_room() const;
   std::optional<JobView> find(std::string_view id) const;
   // That runs, those that wait in order, those that are finished, the newest first.
   std::vector<JobView> all();
@@ -108,6 +110,7 @@ class Queue {
   State* state(std::string_view id);
   const State* state(std::string_view id) const;
   void check(const State& s) const;
+  void check_room(int64_t images, size_t bytes) const;
   void add(const std::shared_ptr<State>& s);
   void add_image(const Job& job, JobImage image);
   void insert(const std::shared_ptr<State>& s);

@@ -55,7 +55,7 @@ Call Call::waiting() const {
                                                 .body = {},
                                                 .counted = {},
                                                 .remote = request->remote});
-  return {service, std::move(head), exchange, parts, ignored};
+  return {service, std::move(head), exchange, parts, ignored, job};
 }
 
 Handler with_json(JsonHandler handler) {

@@ -26,6 +26,8 @@ struct Call {
   // Names of what the request says and the answer does not follow: told in the header X-Ebb-Ignored
   // of whatever answers it.
   std::shared_ptr<std::vector<std::string>> ignored = std::make_shared<std::vector<std::string>>();
+  std::shared_ptr<std::string> job =
+      std::make_shared<std::string>();  // ids that it made, for the log
 
   // Those of an object, which the request calls so ("sample_params").
   void ignore(const JsonReader& of, const std::string& object = "") const;

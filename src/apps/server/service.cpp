@@ -9,6 +9,7 @@
 #include "apps/server/fault.h"
 #include "apps/server/job_pictures.h"
 #include "apps/server/page.h"
+#include "apps/server/request_log.h"
 #include "base/names.h"
 
 namespace ebb::server {
@@ -17,37 +18,10 @@ namespace {
 constexpr double looking_seconds = 10;
 constexpr size_t codec_threads = 2;
 
-// Tells of each request when it is answered.
-class Logged final : public Exchange {
- public:
-  Logged(std::shared_ptr<Exchange> to, const Request& r)
-      : to_(std::move(to)), what_(str(r.method, ' ', printable(r.path.substr(0, 200)))) {}
-  void reply(Reply r) override {
-    say(r.status);
-    to_->reply(std::move(r));
-  }
-  std::shared_ptr<EventStream> stream(Headers headers) override {
-    auto out = to_->stream(std::move(headers));
-    if (out) say(200);
-    return out;
-  }
-  std::shared_ptr<EventStream> websocket(const Request& request) override {
-    auto out = to_->websocket(request);
-    if (out) say(101);
-    return out;
-  }
-  void on_leave(std::function<void()> call) override { to_->on_leave(std::move(call)); }
-
- private:
-  void say(int status) const {
-    const std::chrono::duration<double, std::milli> spent =
-        std::chrono::steady_clock::now() - start_;
-    std::fprintf(stderr, "%s %d %.0f ms\n", what_.c_str(), status, spent.count());
-  }
-  std::shared_ptr<Exchange> to_;
-  std::string what_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
+// Of a fault of HTTP, which has a status and a sentence alone.
+HttpFault fault_of_http(int status, const std::string& sentence) {
+  return {status, status == 503 ? "too_much_waits" : "bad_request", sentence};
+}
 
 HttpFault no_folder() {
   return {
@@ -110,8 +84,7 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
                   .handle = [this](auto r, auto e) { handle(std::move(r), std::move(e)); },
                   .fault =
                       [](int status, const std::string& sentence) {
-                        const char* code = status == 503 ? "too_much_waits" : "bad_request";
-                        return render_fault({status, code, sentence}, {});
+                        return render_fault(fault_of_http(status, sentence), {});
                       }});
 }
 
@@ -166,6 +139,11 @@ Admission Service::admit(const Request& r) {
       .body_limit = route ? route->body : small_body,
       .headers = {{"X-Content-Type-Options", "nosniff"}, {"Referrer-Policy", "no-referrer"}}};
   const RenderFault fault = route ? route->fault : render_fault;
+  if (route)
+    out.fault = [fault, head = Request{.method = r.method, .target = {}, .path = r.path}](
+                    int status, const std::string& sentence) {
+      return fault(fault_of_http(status, sentence), head);
+    };
   try {
     for (auto& h : guard_.cors(r)) out.headers.push_back(std::move(h));
     if (r.method == "OPTIONS") {
@@ -177,6 +155,7 @@ Admission Service::admit(const Request& r) {
     guard_.check(r, route ? &route->access : nullptr);
     if (!route) throw HttpFault(404, "not_found", str("there is nothing at ", printable(r.path)));
     if (ending_) throw HttpFault(503, "shutting_down", "the server is shutting down");
+    if (route->access.makes_job) queue_->check_room();
   } catch (const HttpFault& f) {
     out.refusal = fault(f, r);
     if (options_.log)
@@ -188,8 +167,13 @@ Admission Service::admit(const Request& r) {
 void Service::handle(std::shared_ptr<const Request> request, std::shared_ptr<Exchange> exchange) {
   std::vector<std::string> parts;
   const Route* route = route_of(*request, &parts);  // admit() has found it
-  if (options_.log) exchange = std::make_shared<Logged>(std::move(exchange), *request);
-  const Call call{*this, std::move(request), std::move(exchange), std::move(parts)};
+  const auto job = std::make_shared<std::string>();
+  if (options_.log) exchange = std::make_shared<Logged>(std::move(exchange), *request, job);
+  const Call call{.service = *this,
+                  .request = std::move(request),
+                  .exchange = std::move(exchange),
+                  .parts = std::move(parts),
+                  .job = job};
   const auto answer = [route, call] { guarded(route->handler, call, route->fault); };
   if (route->on == On::io) return answer();
   if (route->on == On::folder)
@@ -213,7 +197,14 @@ SettingsSource Service::source() {
 std::shared_ptr<const Job> Service::submit(const Call& call, JobSpec spec) {
   spec.client = call.request->remote;
   if (!spec.keeps || options_.out.empty()) check_fits_memory(spec, store_.most_in_memory());
-  return queue_->submit(std::move(spec));
+  const std::string prompt = options_.log_prompts ? spec.flags.prompt : "",
+                    negative = options_.log_prompts ? spec.flags.negative : "";
+  auto job = queue_->submit(std::move(spec));
+  *call.job += (call.job->empty() ? "" : ",") + job->id;
+  if (!prompt.empty())
+    say(str("job ", printable(job->id), " prompt: ", one_line(prompt),
+            negative.empty() ? "" : " negative: " + one_line(negative)));
+  return job;
 }
 
 // Whoever is late is told so, and not answered a second time.

@@ -33,10 +33,10 @@ struct Options {
               memory = "auto", engine = "models";
   std::string lora_dir, embeddings_dir, ckpt_dir, vae_dir, text_encoder_dir, controlnet_dir,
       realesrgan_models_path;
-  TextList runs, allowed_host, cors_origin;
+  TextList runs, allowed_host, cors_origin, trusted_proxy;
   int64_t port = 7860, parent_pid = 0, step_ms = 50, max_batch = 1, batch_window = 0;
   bool deterministic = false, drain = false, keep_orphans = false, insecure_no_auth = false,
-       quiet = false;
+       quiet = false, log_prompts = false;
   // Names of other programs.
   std::string listen, api_key, hypernetwork_dir, gfpgan_models_path, codeformer_models_path,
       log_level, vae_tile_size;
@@ -58,6 +58,9 @@ struct Options {
     f("api_auth", api_auth, "NAME:PASSWORD that clients may send instead (Basic)");
     f("allowed_host", allowed_host, "a name under which browsers may reach the server");
     f("cors_origin", cors_origin, "a page elsewhere that may ask, as https://lite.koboldai.net");
+    f("trusted_proxy", trusted_proxy,
+      "the address of a proxy, as 127.0.0.1, whose X-Forwarded-Proto and X-Forwarded-Host say what "
+      "a browser asked for; may be given again");
     f("options", options, "a JSON file that keeps what clients set as options");
     f("styles", styles,
       "a file of parts of prompts as A1111's styles.csv: name,prompt,negative_prompt");
@@ -74,6 +77,7 @@ struct Options {
     f("drain", drain, "at the end the job that runs is finished first");
     f("keep_orphans", keep_orphans, "a client that leaves does not cancel its job");
     f("quiet", quiet, "no line for each request");
+    f("log_prompts", log_prompts, "a line for each job with its prompt, too");
     f("insecure_no_auth", insecure_no_auth, "other computers may ask without a key");
     f("parent_pid", parent_pid, "ends when the process with this number has ended");
     f("lora_dir", lora_dir, "another folder, of LoRAs, which prompts name: <lora:name:0.8>");
@@ -178,7 +182,8 @@ server::ServiceOptions service_options(const Options& o, const std::string& key)
   out.guard = {.hosts = o.allowed_host.texts,
                .origins = o.cors_origin.texts,
                .key = key,
-               .user = o.api_auth};
+               .user = o.api_auth,
+               .proxies = o.trusted_proxy.texts};
   out.guard.hosts.push_back(small_letters(host));
   for (const std::string& all : o.cors_allow_origins.texts)
     for (const std::string_view one : parted(all, ","))
@@ -197,6 +202,8 @@ server::ServiceOptions service_options(const Options& o, const std::string& key)
   require(!o.deterministic || o.max_batch == 1, "serve: --max-batch ", o.max_batch,
           " makes pictures of several jobs together, which may change their last bits: not with "
           "--deterministic");
+  require(!o.quiet || !o.log_prompts, "serve: --log-prompts has no effect with --quiet");
+  out.log_prompts = o.log_prompts;
   out.max_batch = o.max_batch, out.batch_window = o.batch_window;
   out.drain = o.drain, out.keep_orphans = o.keep_orphans, out.log = !o.quiet;
   return out;
@@ -268,12 +275,13 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
 }  // namespace
 
 const Command& serve() {
-  static const Command c{"serve",
-                         "answer the HTTP requests of other programs and of its own web page",
-                         "ebb serve --models ~/models --out pictures",
-                         bind,
-                         {"models", "host", "port", "out", "runs", "key", "cors_origin", "device"},
-                         {"runs", "allowed_host", "cors_origin", "cors_allow_origins"}};
+  static const Command c{
+      "serve",
+      "answer the HTTP requests of other programs and of its own web page",
+      "ebb serve --models ~/models --out pictures",
+      bind,
+      {"models", "host", "port", "out", "runs", "key", "cors_origin", "device"},
+      {"runs", "allowed_host", "cors_origin", "cors_allow_origins", "trusted_proxy"}};
   return c;
 }
 

@@ -142,7 +142,7 @@ void upload_image(const Call& c) {
 std::vector<Route> routes() {
   constexpr size_t small = 4096;
   return comfy::with_prefixes({
-      {"POST", "/prompt", with_json(post_prompt), On::models},
+      {"POST", "/prompt", with_json(post_prompt), On::models, small_body, {.makes_job = true}},
       {"GET", "/prompt", get_prompt},
       {"GET", "/queue", get_queue},
       {"POST", "/queue", with_json(post_queue)},

@@ -138,7 +138,7 @@ void health(const Call& c) {
 
 std::vector<Route> routes() {
   return {
-      {"POST", "/ebb/v1/jobs", with_json(post_job), On::models, large_body},
+      {"POST", "/ebb/v1/jobs", with_json(post_job), On::models, large_body, {.makes_job = true}},
       {"POST", "/ebb/v1/plan", with_json(plan), On::models},
       {"GET", "/ebb/v1/jobs",
        [](const Call& c) {

@@ -345,10 +345,15 @@ void model(const Call& c) {
 }
 
 std::vector<Route> routes() {
-  const RouteAccess form{.accepts = "multipart/form-data"};
+  const RouteAccess form{.accepts = "multipart/form-data", .makes_job = true};
   constexpr double edit = 0.75, vary = 0.75;
   return {
-      {"POST", "/v1/images/generations", with_json(generations), On::models},
+      {"POST",
+       "/v1/images/generations",
+       with_json(generations),
+       On::models,
+       small_body,
+       {.makes_job = true}},
       {"POST", "/v1/images/edits", [](const Call& c) { from_image(c, "image_edit", edit); },
        On::models, large_body, form},
       {"POST", "/v1/images/variations",

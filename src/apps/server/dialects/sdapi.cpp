@@ -90,27 +90,26 @@ std::string info_text(const JobView& v, const Json& echoed) {
 
 void generate(const Call& c, Task task) {
   sdapi::Asked asked = sdapi::read_request(c, task);
-  c.service.answer_when_done(
-      c, std::move(asked.spec),
-      [&s = c.service, echoed = asked.echoed, sends = asked.sends_images,
-       maps = asked.maps](const JobView& v) {
-        throw_if_failed(v);
-        Json images = Json::array();
-        if (sends) {
-          for (const std::string& bytes : files_of_pictures(s.store(), v))
-            images.push_back(base64(bytes));
-          for (const std::string& map : maps) images.push_back(map);
-        }
-        return Reply{.body = json_text({{"images", std::move(images)},
-                                        {"parameters", echoed},
-                                        {"info", info_text(v, echoed)}})};
-      });
+  c.service.answer_when_done(c, std::move(asked.spec),
+                             [&s = c.service, echoed = asked.echoed, sends = asked.sends_images,
+                              maps = asked.maps](const JobView& v) {
+                               throw_if_failed(v);
+                               Json images = Json::array();
+                               if (sends) {
+                                 for (const std::string& bytes : files_of_pictures(s.store(), v))
+                                   images.push_back(base64(bytes));
+                                 for (const std::string& map : maps) images.push_back(map);
+                               }
+                               return Reply{.body = json_text({{"images", std::move(images)},
+                                                               {"parameters", echoed},
+                                                               {"info", info_text(v, echoed)}})};
+                             });
 }
 
 std::vector<Route> routes() {
   const auto route = [](const char* path, Task task) {
-    return Route{"POST", path, [task](const Call& c) { generate(c, task); }, On::models,
-                 large_body};
+    return Route{"POST",     path,       [task](const Call& c) { generate(c, task); },
+                 On::models, large_body, {.makes_job = true}};
   };
   return sdapi::with_prefixes(
       {route("/sdapi/v1/txt2img", Task::txt2img), route("/sdapi/v1/img2img", Task::img2img)});

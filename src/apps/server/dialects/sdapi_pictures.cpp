@@ -163,10 +163,24 @@ void detect(const Call& c, JsonReader& r) {
 std::vector<Route> routes() {
   return sdapi::with_prefixes({
       {"POST", "/sdapi/v1/png-info", with_json(png_info), On::codec, large_body},
-      {"POST", "/sdapi/v1/extra-single-image", with_json(extra_single), On::models, large_body},
-      {"POST", "/sdapi/v1/upscale", with_json(extra_single), On::models,
-       large_body},  // koboldcpp's name
-      {"POST", "/sdapi/v1/extra-batch-images", with_json(extra_batch), On::models, large_body},
+      {"POST",
+       "/sdapi/v1/extra-single-image",
+       with_json(extra_single),
+       On::models,
+       large_body,
+       {.makes_job = true}},
+      {"POST",
+       "/sdapi/v1/upscale",
+       with_json(extra_single),
+       On::models,
+       large_body,
+       {.makes_job = true}},  // koboldcpp's name
+      {"POST",
+       "/sdapi/v1/extra-batch-images",
+       with_json(extra_batch),
+       On::models,
+       large_body,
+       {.makes_job = true}},
       {"POST", "/controlnet/detect", with_json(detect), On::codec, large_body},
   });
 }

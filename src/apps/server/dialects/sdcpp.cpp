@@ -178,7 +178,12 @@ void capabilities(const Call& c) {
 std::vector<Route> routes() {
   return {
       {"GET", "/sdcpp/v1/capabilities", capabilities},
-      {"POST", "/sdcpp/v1/img_gen", with_json(img_gen), On::models, large_body},
+      {"POST",
+       "/sdcpp/v1/img_gen",
+       with_json(img_gen),
+       On::models,
+       large_body,
+       {.makes_job = true}},
       {"POST", "/sdcpp/v1/vid_gen",
        [](const Call&) { throw HttpFault(501, "not_implemented", "ebb makes no videos"); }},
       {"GET", "/sdcpp/v1/jobs/{}", get_job},
