@@ -140,8 +140,9 @@ Admission Service::admit(const Request& r) {
       .headers = {{"X-Content-Type-Options", "nosniff"}, {"Referrer-Policy", "no-referrer"}}};
   const RenderFault fault = route ? route->fault : render_fault;
   if (route)
-    out.fault = [fault, head = Request{.method = r.method, .target = {}, .path = r.path}](
-                    int status, const std::string& sentence) {
+    out.fault = [fault, method = r.method, path = r.path](int status, const std::string& sentence) {
+      Request head;
+      head.method = method, head.path = path;
       return fault(fault_of_http(status, sentence), head);
     };
   try {

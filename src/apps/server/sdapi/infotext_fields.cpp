@@ -1,5 +1,6 @@
 // A text of settings as fields of a request that its body does not have.
 #include <algorithm>
+#include <span>
 
 #include "apps/server/sdapi/request.h"
 #include "pipeline/infotext.h"
