@@ -1,6 +1,7 @@
 #include "nn/params.h"
 
 #include "base/error.h"
+#include "ops/stop_gradient/op.h"
 
 namespace ebb::nn {
 namespace {
@@ -15,7 +16,15 @@ std::string Params::join(std::string_view name) const {
 }
 
 Params Params::operator/(std::string_view name) const {
-  return Params(*graph_, join(name), weights_);
+  Params out(*graph_, join(name), weights_);
+  out.constant_ = constant_;
+  return out;
+}
+
+Params Params::constant() const {
+  Params out = *this;
+  out.constant_ = true;
+  return out;
 }
 
 Value Params::source(Source::Kind kind, const std::string& name, const Shape& shape,
@@ -36,7 +45,8 @@ Value Params::source(Source::Kind kind, const std::string& name, const Shape& sh
 
 Value Params::param(std::string_view name, const Shape& shape, WeightSpec spec) const {
   spec.decay = spec.decay && shape.rank() > 1;
-  return source(Source::Kind::param, join(name), shape, std::move(spec));
+  const Value v = source(Source::Kind::param, join(name), shape, std::move(spec));
+  return constant_ ? ops::stop_gradient(v) : v;
 }
 
 Value Params::buffer(std::string_view name, const Shape& shape, WeightSpec spec) const {

@@ -21,6 +21,8 @@ class Params {
 
   Params operator/(std::string_view name) const;
   Params operator/(int64_t index) const { return *this / std::to_string(index); }
+  // The same scope, whose tensors are constants of gradients by what is built with it.
+  Params constant() const;
 
   // A trained tensor / a kept but not trained one, named <path>.<name>, f32. One that is there
   // already is shared: a network built twice in a graph has one set of weights. Weight decay is for
@@ -41,6 +43,7 @@ class Params {
   Graph* graph_;
   Weights* weights_;
   std::string path_;
+  bool constant_ = false;
 };
 
 }  // namespace ebb::nn

@@ -13,6 +13,17 @@ ops::Pointwise as_pointwise(const Signature& s) {
   return {expression_of(s), s.out[0].shape.sizes(), dtypes};
 }
 
+// Whether the op's results are its operands, as those of stop_gradient behind gradients.
+bool is_identity(const Signature& s) {
+  const Expr e = expression_of(s);
+  if (s.in != s.out || e.results().size() != s.in.size()) return false;
+  for (size_t i = 0; i < s.in.size(); ++i) {
+    const auto& code = e.code()[static_cast<size_t>(e.results()[i])];
+    if (code.op != ScalarOp::input || code.value != static_cast<double>(i)) return false;
+  }
+  return true;
+}
+
 // The reason if no kernel can support a signature because of its size.
 std::string hint_of_size(const Signature& s) {
   constexpr int64_t most = int64_t{1} << 31;
@@ -25,7 +36,10 @@ std::string hint_of_size(const Signature& s) {
 }
 
 std::vector<Value> simpler(Graph& to, const Signature& s, std::span<const Value> in) {
-  if (s.op->expr && !s.op->reference) return to.add(ops::def::pointwise(), as_pointwise(s), in);
+  if (s.op->expr && !s.op->reference) {
+    if (is_identity(s)) return {in.begin(), in.end()};
+    return to.add(ops::def::pointwise(), as_pointwise(s), in);
+  }
   require(s.op->decompose != nullptr, s.op->name, ": this device has no kernel for it",
           hint_of_size(s), "  ", s.text(), "  at ", s.at);
   return s.op->decompose(to, s, in);

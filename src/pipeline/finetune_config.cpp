@@ -6,6 +6,7 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "nn/patch_discriminator.h"
 #include "text/chunks.h"
 
 namespace ebb {
@@ -14,9 +15,30 @@ namespace {
 const std::vector<std::string> trained_parts = {"unet", "text_encoder", "autoencoder", "embedding",
                                                 "controlnet"};
 
+void check_discriminator(const FinetuneConfig& f) {
+  const FinetuneConfig defaults;
+  require(f.disc_weight >= 0 && std::isfinite(f.disc_weight),
+          "disc_weight: must be finite and not negative (", f.disc_weight, ")");
+  require(f.disc_weight == 0 || f.trains("autoencoder"),
+          "disc_weight: is of an autoencoder that is trained (--train autoencoder)");
+  if (f.disc_weight == 0)
+    require(f.disc_start == defaults.disc_start && f.disc_lr == defaults.disc_lr &&
+                f.disc_channels == defaults.disc_channels,
+            "disc_start, disc_lr, disc_channels: are of a discriminator, and there is none "
+            "(--disc-weight 0.5)");
+  require(f.disc_start >= 0, "disc_start: must not be negative (", f.disc_start, ")");
+  require(f.disc_lr >= 0 && std::isfinite(f.disc_lr), "disc_lr: must be finite and not negative (",
+          f.disc_lr, ")");
+  constexpr int64_t most = 1024, step = nn::discriminator_channels_step;
+  require(f.disc_channels >= step && f.disc_channels <= most && f.disc_channels % step == 0,
+          "disc_channels: must be a multiple of ", step, ", at most ", most, " (", f.disc_channels,
+          ")");
+}
+
 // An autoencoder is trained on pictures, and is no part of what the denoiser is trained with.
 void check_autoencoder(const FinetuneConfig& f) {
   const FinetuneConfig defaults;
+  check_discriminator(f);
   require(f.kl_weight >= 0, "kl_weight: must not be negative (", f.kl_weight, ")");
   if (!f.trains("autoencoder")) {
     require(f.kl_weight == defaults.kl_weight && !f.unit_latents,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "adapters/trainable.h"
+#include "train/adversary.h"
 #include "train/buckets.h"
 #include "train/captions.h"
 
@@ -16,6 +17,8 @@ struct FinetuneConfig {
   std::string text_targets = "self_attn,mlp", names = "kohya", save_dtype = "f16";
   std::string frozen_weights = "dtype";
   double text_lr = 0, kl_weight = 1e-6;
+  double disc_weight = 0, disc_lr = 0;
+  int64_t disc_start = 0, disc_channels = 64;
   std::string embedding, init_text = "*";
   int64_t vectors = 1;
   bool unit_latents = false, decompose = false;
@@ -50,6 +53,12 @@ struct FinetuneConfig {
     adapter_fields(f);
     f("text_lr", text_lr, "learning rate of text encoders; 0: lr");
     f("kl_weight", kl_weight, "autoencoder: of the divergence of latents from normal noise");
+    f("disc_weight", disc_weight,
+      "autoencoder: of what a discriminator, trained beside it, adds to its loss, times the weight "
+      "that it finds for itself (0.5 is usual); 0: there is none");
+    f("disc_start", disc_start, "steps before the discriminator begins");
+    f("disc_lr", disc_lr, "learning rate of the discriminator; 0: lr");
+    f("disc_channels", disc_channels, "channels of the discriminator's first layer");
     f("unit_latents", unit_latents,
       "autoencoder: in its files latents are scaled to what a denoiser trained from scratch wants");
     f("save_dtype", save_dtype, "of the model files: f32, f16 or bf16; resuming always has f32");
@@ -108,6 +117,7 @@ struct FinetuneConfig {
     f("frozen_weights", frozen_weights, {"dtype", "q8"});
   }
 
+  train::Adversary adversary() const { return {disc_weight, disc_start, disc_channels}; }
   bool adapts() const { return adapter != "none"; }
   bool frozen_in_8_bits() const { return frozen_weights == "q8"; }
   // "unet", "text_encoder", "embedding", "controlnet"

@@ -240,6 +240,12 @@ void small_chart(std::ostream& out, const RunRecord& run, const char* key, const
   out << svg_chart({.title = title, .x_label = "step", .log_y = log, .series = {s}});
 }
 
+// Whether it is what a run's loss or optimiser tells, and no number of every run.
+bool is_told(std::string_view key) {
+  constexpr std::string_view usual[] = {"loss", "smoothed", "lr", "grad_norm", "images_per_second"};
+  return std::ranges::find(usual, key) == std::end(usual) && key.find('/') == key.npos;
+}
+
 void loss_section(std::ostream& out, const RunRecord& run) {
   out << "<section><h2>Loss</h2>";
   Series each = series("each step", "loss", run.curve("loss"));
@@ -263,6 +269,8 @@ void loss_section(std::ostream& out, const RunRecord& run) {
   small_chart(out, run, "lr", "learning rate", false);
   small_chart(out, run, "grad_norm", "gradient norm", true);
   small_chart(out, run, "images_per_second", "images per second", false);
+  for (const auto& [key, curve] : run.curves)
+    if (is_told(key)) small_chart(out, run, key.c_str(), key.c_str(), false);
   out << "</div></section>";
 }
 

@@ -7,6 +7,7 @@
 #include "io/file.h"
 #include "models/config_fields.h"
 #include "nn/ops.h"
+#include "nn/patch_discriminator.h"
 #include "pipeline/finetune_metadata.h"
 #include "pipeline/held_out_pictures.h"
 #include "pipeline/latent_space.h"
@@ -50,10 +51,11 @@ AutoencoderLoss autoencoder_loss(const Component& c, Value images,
   const Value kl = sum_of({mean, logvar}, [=](auto v) {
     return (v[0] * v[0] + exp(v[1]) - 1.0 - v[1]) * (0.5 * share);
   });
-  return {ops::map({l1, kl}, [=](auto v) { return v[0] + v[1] * kl_weight; }), l1, kl};
+  return {ops::map({l1, kl}, [=](auto v) { return v[0] + v[1] * kl_weight; }), l1, kl, made};
 }
 
-Graph autoencoder_loss_graph(const Component& c, const Shape& shape, double kl_weight) {
+Graph autoencoder_loss_graph(const Component& c, const Shape& shape,
+                             const AutoencoderLossOptions& o) {
   Graph g;
   const Value images = g.input("images", {DType::f32, shape});
   ops::RandomKeys key;
@@ -63,8 +65,13 @@ Graph autoencoder_loss_graph(const Component& c, const Shape& shape, double kl_w
   const auto noise = [&](const Shape& latents) {
     return ops::random_normal(key, latents.slice(1, latents.rank()), "loss.latent");
   };
-  g.output("loss", autoencoder_loss(c, images, noise, kl_weight).loss);
-  return g;
+  const AutoencoderLoss loss = autoencoder_loss(c, images, noise, o.kl_weight);
+  g.output("loss", loss.loss);
+  if (o.adversary.weight == 0) return g;
+  const train::MadePictures made{"made", "l1", std::string(last_layer), o.ranks};
+  g.output(made.pictures, loss.made);
+  g.output(made.reconstruction, loss.l1);
+  return with_adversary(g, o.adversary, made);
 }
 
 NamedTensors with_scaled_latents(NamedTensors weights, const std::string& prefix, double factor) {
@@ -104,6 +111,7 @@ AutoencoderTraining::AutoencoderTraining(FinetuneRequest request, const Context&
     request_.between();
     given_[w.name] = weight_of(w, *own.weights);
   }
+  if (has_adversary()) add_adversary();
   pictures_ = read_train_pictures(request_, cache);
   const int64_t multiple = own.component.model->size_multiple(own.component.config);
   for (const train::Fit& fit : pictures_.fits) {
@@ -111,7 +119,27 @@ AutoencoderTraining::AutoencoderTraining(FinetuneRequest request, const Context&
     require(s.width % multiple == 0 && s.height % multiple == 0,
             "train: sides of buckets must be multiples of ", multiple,
             ", which the autoencoder halves (", s.width, "x", s.height, ")");
+    constexpr int64_t least = nn::least_discriminated_side;
+    require(!has_adversary() || (s.width >= least && s.height >= least),
+            "disc_weight: a discriminator needs buckets with sides of at least ", least, " (",
+            s.width, "x", s.height, ")");
   }
+}
+
+void AutoencoderTraining::add_adversary() {
+  const nn::Weights own = weights_of(f_.adversary(), 3);
+  weights_.insert(weights_.end(), own.begin(), own.end());
+  request_.say(str("trains ", nn::count_elements(own), " weights of a discriminator beside it",
+                   f_.disc_start > 0 ? str(", from step ", f_.disc_start, " on") : ""));
+}
+
+// The discriminator may have a learning rate of its own.
+std::map<std::string, double> AutoencoderTraining::rates() const {
+  std::map<std::string, double> out;
+  if (f_.disc_lr == 0) return out;
+  for (const nn::Weight& w : weights_)
+    if (w.name.starts_with(train::adversary_prefix)) out[w.name] = f_.disc_lr / c_.lr;
+  return out;
 }
 
 NamedTensors AutoencoderTraining::batch(const PictureBatch& of) const {
@@ -178,19 +206,22 @@ train::TrainState AutoencoderTraining::written(const train::TrainState& state) c
   return out;
 }
 
-// One for each size, of a rank's share of a batch.
-std::vector<Graph> AutoencoderTraining::losses(const std::vector<train::PictureSize>& sizes) const {
+// One for each size, of a rank's share of a batch; what is measured meets no discriminator.
+std::vector<Graph> AutoencoderTraining::losses(const std::vector<train::PictureSize>& sizes,
+                                               bool measured) const {
   const Component& own = autoencoder_in(parts_, c_.model).component;
   const int64_t batch = c_.micro_batch() / request_.split.ranks;
+  AutoencoderLossOptions how{.kl_weight = f_.kl_weight, .ranks = request_.split.ranks};
+  if (!measured) how.adversary = f_.adversary();
   std::vector<Graph> out;
   for (const train::PictureSize s : sizes)
-    out.push_back(autoencoder_loss_graph(own, {batch, s.height, s.width, 3}, f_.kl_weight));
+    out.push_back(autoencoder_loss_graph(own, {batch, s.height, s.width, 3}, how));
   return out;
 }
 
 train::TrainJob AutoencoderTraining::job() {
   const LoadedComponent& own = autoencoder_in(parts_, c_.model);
-  std::vector<Graph> all = losses(sizes_of(*pictures_.order));
+  std::vector<Graph> all = losses(sizes_of(*pictures_.order), false);
   train::TrainJob out{.config = c_, .info = {}, .loss = std::move(all.front()), .batches = {}};
   out.other_losses.assign(std::make_move_iterator(all.begin() + 1),
                           std::make_move_iterator(all.end()));
@@ -202,6 +233,7 @@ train::TrainJob AutoencoderTraining::job() {
               .class_names = {},
               .task = finetune_task};
   out.weights = weights_;
+  out.rates = rates();
   out.given = std::move(given_);
   out.data = str(pictures_.trained().size(), " pictures  ", c_.data);
   out.batches = [this](int64_t first) -> train::NextBatch {
@@ -211,7 +243,7 @@ train::TrainJob AutoencoderTraining::job() {
     return train::prefetched_batches(make, first);
   };
   out.validation = validation_of(pictures_, c_, request_.split,
-                                 {[this](const auto& sizes) { return losses(sizes); },
+                                 {[this](const auto& sizes) { return losses(sizes, true); },
                                   [this](const PictureBatch& of) { return batch(of); }});
   out.write_model = [this](const std::string& path, const train::TrainState& state,
                            const std::map<std::string, std::string>& metadata) {

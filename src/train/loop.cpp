@@ -261,7 +261,7 @@ class Run {
     wish_ = late_.wish;
     now_.loss = late_.loss;
     now_.grad_norm = number(out, "grad_norm");
-    now_.told = told_numbers(out, options_);
+    now_.told = told_numbers(out, job_.loss, options_);
     if (!finite) not_finite(out, {&used, inputs});
   }
 

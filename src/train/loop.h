@@ -34,7 +34,7 @@ struct TrainJob {
   TrainConfig config;
   RunInfo info;  // train_config is filled in
   // Output "loss" f32[]. Inputs: those of a batch; "seed" i64[] and "step" i64[], if it has them,
-  // are given by the loop.
+  // are given by the loop. Outputs "told.<name>" f32[] are numbers of the metrics.
   Graph loss;
   // Of batches whose inputs have other shapes; all else as in `loss`.
   std::vector<Graph> other_losses = {};

@@ -20,7 +20,7 @@ struct StepMetrics {
   double grad_norm = 0;
   double images_per_second = 0;
   double seconds = 0;                  // of the whole run, without pauses
-  std::vector<NamedNumber> told = {};  // by the optimiser
+  std::vector<NamedNumber> told = {};  // by the loss and the optimiser
 };
 
 // One JSON object, without a newline. Numbers keep every bit.
@@ -92,7 +92,7 @@ struct Progress {
 };
 // "step 1200/5000  loss 0.1234  validation 0.1301 (step 1180)  grad 0.31  lr 2e-04  512 img/s  left
 // 1h02m  memory 812 MB (plan 640)", of a GPU "(plan 640, driver 150)"; the second step only where
-// it is not the line's; behind lr what the optimiser tells, as "d 3.1e-05"
+// it is not the line's; behind lr what the loss and the optimiser tell, as "d 3.1e-05"
 std::string progress_line(const Progress& p);
 
 // Resident memory of this process, bytes; 0 where unknown.

@@ -22,6 +22,7 @@ namespace ebb::train {
 namespace {
 
 constexpr double largest = 3.4e38;  // an f32 above it is infinite
+constexpr std::string_view told_prefix = "told.";
 
 Value scalar(Graph& g, std::string_view name) { return g.input(name, {DType::f32, {}}); }
 
@@ -102,6 +103,22 @@ Value loss_of_step(const Gradients& of) {
   Graph& g = *of.loss.graph;
   return ops::map({of.loss, scalar(g, "step.earlier"), of.share},
                   [](auto x) { return (x[0] + x[1]) * x[2]; });
+}
+
+// The names of the outputs by which a loss tells something beside its value.
+std::vector<std::string_view> told_by(const Graph& loss) {
+  std::vector<std::string_view> out;
+  for (const NamedValue& o : loss.outputs())
+    if (o.name.starts_with(told_prefix)) out.push_back(o.name);
+  return out;
+}
+
+// Of all ranks.
+void average_told(Graph& g, const Graph& loss, int64_t ranks) {
+  for (const std::string_view name : told_by(loss)) {
+    const Value sum = ops::all_reduce(g.take_output(name), ranks);
+    g.output(name, ops::map({sum}, [&](auto x) { return x[0] / static_cast<double>(ranks); }));
+  }
 }
 
 // What all ranks tell: [ranks, RankReport::numbers].
@@ -194,7 +211,7 @@ void make_survey(Graph& g, const Gradients& of, std::vector<UpdateInputs>& weigh
   for (size_t k = 0; k < after.size(); ++k) {
     const RunNumber& n = survey.kept[k];
     g.update(n.name, after[k]);
-    if (!n.told.empty()) g.output("told." + std::string(n.told), after[k]);
+    if (!n.told.empty()) g.output(str(told_prefix, n.told), after[k]);
   }
   for (UpdateInputs& in : weights) in.run_after = after;
 }
@@ -245,6 +262,7 @@ Graph train_step(const Graph& loss, const StepOptions& o) {
     const Value told = reports(g, own, o.split.ranks);
     total = ops::reshape(ops::sum(ops::slice(told, 1, 0, 1), {0, 1}), {});
     g.output("ranks", told);
+    average_told(g, loss, o.split.ranks);
   }
   const auto clipped = clip(all, o);
   Shared s{.lr = scalar(g, "step.lr")};
@@ -265,6 +283,7 @@ Graph accumulation_step(const Graph& loss, const StepOptions& o) {
   add_gradients(all, loss, o);
   const AtScope at(all.graph, "optimiser");
   accumulate(all, true);
+  for (const std::string_view name : told_by(loss)) all.graph.take_output(name);
   const Value scale = checked(ops::clip_scale(all.grads, {}).scale, all.loss);
   all.graph.output("loss", all.loss);
   all.graph.output("finite", is_positive(scale));
@@ -296,13 +315,16 @@ Reports read_reports(const NamedTensors& outputs) {
   return out;
 }
 
-std::vector<NamedNumber> told_numbers(const NamedTensors& outputs, const StepOptions& o) {
+std::vector<NamedNumber> told_numbers(const NamedTensors& outputs, const Graph& loss,
+                                      const StepOptions& o) {
   std::vector<NamedNumber> out;
+  for (const std::string_view name : told_by(loss))
+    out.push_back({name.substr(told_prefix.size()), outputs.find(name)->second.span<float>()[0]});
   const Optimizer& optimizer = find_optimizer(o.optimizer);
   if (!optimizer.survey) return out;
   for (const RunNumber& n : optimizer.survey->kept)
     if (!n.told.empty()) {
-      const Tensor& kept = outputs.find("told." + std::string(n.told))->second;
+      const Tensor& kept = outputs.find(str(told_prefix, n.told))->second;
       out.push_back({n.told, n.value(o.settings, kept.span<float>()[0])});
     }
   return out;

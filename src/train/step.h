@@ -39,7 +39,8 @@ struct StepOptions {
 // clipping), "finite" (f32[], 1 or 0), the other outputs of `loss`, and the inputs of
 // step_inputs(). "loss" is of this rank's share of the last micro-batch; with accumulation there is
 // also "step_loss", of all of them, and with several ranks "ranks" f32[ranks, RankReport::numbers].
-// What the step does and tells else is of all ranks, and the same bits on each.
+// What the step does and tells else is of all ranks, and the same bits on each: f32[] outputs
+// "told.<name>" of `loss`, which are of the last micro-batch, become the mean of all ranks'.
 Graph train_step(const Graph& loss, const StepOptions& options);
 
 // The loss as a rank computes it: in the dtypes of its matrix work, of parts of what is split.
@@ -81,8 +82,10 @@ struct Reports {
 };
 Reports read_reports(const NamedTensors& outputs);
 
-// What the optimiser tells of a step (RunNumber::told), from its outputs.
-std::vector<NamedNumber> told_numbers(const NamedTensors& outputs, const StepOptions& options);
+// What the loss ("told.<name>") and the optimiser (RunNumber::told) tell of a step, from its
+// outputs. Names are in the graph of the loss.
+std::vector<NamedNumber> told_numbers(const NamedTensors& outputs, const Graph& loss,
+                                      const StepOptions& options);
 
 // The names of the sources that a step trains.
 std::vector<std::string> trained_params(const Graph& g);

@@ -42,9 +42,9 @@ constexpr std::string_view without_part[] = {"size", "channels", "classes", "lim
 // Settings with which a run may go on in another way: of its files, and of what hashes tell. All
 // others say which weights there are, or what is in which batch.
 constexpr std::string_view changeable[] = {
-    "names",          "save_dtype",      "text_encoder",   "vae",
-    "variant",        "cache_dir",       "text_lr",        "control_images",
-    "sample_prompts", "sample_controls", "sample_pictures"};
+    "names",          "save_dtype",     "text_encoder",    "vae",
+    "variant",        "cache_dir",      "text_lr",         "disc_lr",
+    "control_images", "sample_prompts", "sample_controls", "sample_pictures"};
 constexpr std::string_view kept_of_training[] = {"batch", "accumulation", "seed",
                                                  "flip",  "optimizer",    "validation"};
 
