@@ -52,6 +52,10 @@ def name_of(name):
     return f"discriminator.{int(index) + (kind == 'norms')}.{kind[:-1]}.{end}"
 
 
+def is_discriminators(name):
+    return name.startswith("discriminator.")
+
+
 def constant(disc, x):
     """D(x), in which the weights of D are constants."""
     weights = {n: p.detach() for n, p in disc.named_parameters()}
@@ -90,10 +94,9 @@ def main():
     levels = len(c["channel_mult"])
     params = {vae_name(n, levels): p for n, p in vae.named_parameters()}
     params |= {name_of(n): p for n, p in disc.named_parameters()}
-    is_disc = lambda name: name.startswith("discriminator.")
     trained = base.trained(
-        loss, params, rate_of=lambda n: RATE if is_disc(n) else 1.0,
-        decay_of=lambda n: 0.0 if is_disc(n) else base.ADAMW["weight_decay"])
+        loss, params, rate_of=lambda n: RATE if is_discriminators(n) else 1.0,
+        decay_of=lambda n: 0.0 if is_discriminators(n) else base.ADAMW["weight_decay"])
     write(out / "finetune_discriminator.json", {
         "generator": "tools/golden/finetune_discriminator_golden.py",
         "versions": {"torch": torch.__version__, "diffusers": diffusers.__version__,
