@@ -38,7 +38,7 @@ TEST(kept_jobs, numbers_out_of_range__leave_the_file_and_say_which) {
                                                  {"done", 1e308},
                                                  {"done", 0xffffffffffffffffu}}) {
     Folder folder;
-    keep(folder, [&](json& j) { j[name] = value; });
+    keep(folder, [n = name, v = value](json& j) { j[n] = v; });
     std::string said;
     EXPECT_TRUE(
         server::read_jobs(folder / "out/.jobs", [&](const std::string& s) { said = s; }).empty());
@@ -60,7 +60,7 @@ TEST(kept_jobs, settings_that_no_request_may_have__leave_the_file_and_say_which)
            {"hires", "8:latent", ""},
            {"outpaint", "8000,8000,8000,8000", "outpaint: makes 16064x16064 pixels"}}) {
     Folder folder;
-    keep(folder, [&](json& j) { j["settings"][name] = value; });
+    keep(folder, [n = name, v = value](json& j) { j["settings"][n] = v; });
     std::string said;
     const auto jobs =
         server::read_jobs(folder / "out/.jobs", [&](const std::string& s) { said = s; });
