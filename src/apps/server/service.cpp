@@ -306,7 +306,8 @@ void Service::set_model(const std::string& name, bool ready) {
     const std::lock_guard lock(mutex_);
     model_ = name, model_ready_ = ready;
   }
-  queue_->tell("model", {{"name", name}, {"state", ready ? "ready" : "loading"}});
+  const char* state = name.empty() ? "none" : ready ? "ready" : "loading";
+  queue_->tell("model", {{"name", name}, {"state", state}});
 }
 
 std::pair<std::string, bool> Service::model() const {

@@ -183,9 +183,10 @@ void Service::fail_job(const Job& job, const JobError& error) {
 void Service::lose_device(const std::string& sentence) {
   {
     const std::lock_guard lock(mutex_);
-    device_fault_ = sentence, model_ready_ = false;
+    device_fault_ = sentence;
   }
   queue_->close(false);
+  set_model("", false);
 }
 
 }  // namespace ebb::server

@@ -130,7 +130,7 @@ void health(const Call& c) {
   const std::string lost = c.service.device_fault(),
                     fault = lost.empty() ? c.service.last_error() : lost;
   c.reply({{"model", name},
-           {"ready", ready},
+           {"ready", ready && lost.empty()},
            {"queue", c.service.queue().waiting().size()},
            {"last_error", fault.empty() || !is_told ? Json() : Json(fault)}},
           lost.empty() ? 200 : 503);
