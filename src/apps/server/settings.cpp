@@ -272,8 +272,9 @@ void SettingsBuilder::add_input(const std::string& name, const Tensor& pixels,
 }
 
 void SettingsBuilder::another_init(const Tensor& pixels) {
-  const size_t number = spec_.more_inits.size() + 2;
-  spec_.more_inits.push_back(png_setting(pixels, spec_.inputs, str(more_init, number)));
+  const std::string name = str(more_init, spec_.more_inits.size() + 2);
+  add_input(name, pixels, "init_images");
+  spec_.more_inits.push_back(name);
 }
 
 void SettingsBuilder::control(const Json& unit) {
