@@ -167,13 +167,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
     return has;
   }
 
-  // `end` closes it unless armed again.
+  // `then` where something has happened, unless the connection is gone by then.
+  template <class Then>
+  auto weakly(Then then) {
+    return [self = weak_from_this(), then = std::move(then)](ErrorCode e, auto&&...) {
+      if (const auto c = self.lock()) then(*c, e);
+    };
+  }
+
+  // Closes it at its end unless armed again.
   void arm(std::chrono::milliseconds time) {
     deadline_.expires_after(time);
-    deadline_.async_wait([self = weak_from_this()](ErrorCode e) {
-      const auto c = self.lock();
-      if (!e && c && c->deadline_.expiry() <= Clock::now()) c->close();
-    });
+    deadline_.async_wait(weakly([](Connection& c, ErrorCode e) {
+      if (!e && c.deadline_.expiry() <= Clock::now()) c.close();
+    }));
   }
 
   void leave() {
@@ -323,10 +330,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // ---- a peer that leaves
   void watch() {
     const size_t turn = ++watching_;
-    socket_.async_wait(tcp::socket::wait_read, [self = weak_from_this(), turn](ErrorCode e) {
-      const auto c = self.lock();
-      if (c && !e && c->watching_ == turn) c->look(turn);
-    });
+    socket_.async_wait(tcp::socket::wait_read, weakly([turn](Connection& c, ErrorCode e) {
+                         if (!e && c.watching_ == turn) c.look(turn);
+                       }));
   }
   // A peer that sends no more may have left, or wait for the answer: it gets one that comes.
   void look(size_t turn) {
@@ -342,10 +348,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (kept_) return;  // its events tell
     // The next request waits, unread, and the socket would be readable at once.
     deadline_.expires_after(std::chrono::milliseconds(500));
-    deadline_.async_wait([self = weak_from_this(), turn](ErrorCode e) {
-      const auto c = self.lock();
-      if (c && !e && c->watching_ == turn && !c->answered_) c->look(turn);
-    });
+    deadline_.async_wait(weakly([turn](Connection& c, ErrorCode e) {
+      if (!e && c.watching_ == turn && !c.answered_) c.look(turn);
+    }));
   }
   void stop_watching() {
     ++watching_;
@@ -368,39 +373,31 @@ class Connection : public std::enable_shared_from_this<Connection> {
     out_ = std::move(sent_.bytes), written_ = 0;
     if (!frames_) return write_out(&Connection::write_event);
     arm(state_->limits.write_stall);
-    frames_->write(out_, sent_.is_text, [self = weak_from_this()](ErrorCode e, size_t) {
-      if (const auto c = self.lock()) e ? c->close() : c->write_event();
-    });
+    frames_->write(out_, sent_.is_text,
+                   weakly([](Connection& c, ErrorCode e) { e ? c.close() : c.write_event(); }));
   }
   void ping_later() {
     deadline_.expires_after(state_->limits.ping);
-    deadline_.async_wait([self = weak_from_this()](ErrorCode e) {
-      const auto c = self.lock();
-      if (e || !c || c->writing_ || !c->socket_.is_open()) return;
-      if (!c->frames_) return c->send_event({": ping\n\n"});
-      c->arm(c->state_->limits.write_stall);
-      c->frames_->ping([self](ErrorCode failed) {
-        const auto still = self.lock();
-        if (!still) return;
-        if (failed) return still->close();
-        if (!still->writing_) still->ping_later();
-      });
-    });
+    deadline_.async_wait(weakly([](Connection& c, ErrorCode e) {
+      if (e || c.writing_ || !c.socket_.is_open()) return;
+      if (!c.frames_) return c.send_event({": ping\n\n"});
+      c.arm(c.state_->limits.write_stall);
+      c.frames_->ping(c.weakly([](Connection& still, ErrorCode failed) {
+        if (failed) return still.close();
+        if (!still.writing_) still.ping_later();
+      }));
+    }));
   }
 
   // ---- WebSockets: frames that wait for others hold their connection weakly, as behind a goodbye
   // they may wait for as long as it lives.
   void read_frames() {
-    frames_->read([self = weak_from_this()](ErrorCode e, size_t) {
-      if (const auto c = self.lock()) e ? c->close() : c->read_frames();
-    });
+    frames_->read(weakly([](Connection& c, ErrorCode e) { e ? c.close() : c.read_frames(); }));
   }
   void close_frames() {
     writing_ = true;
     arm(std::chrono::seconds(1));
-    frames_->close(reason_, [self = weak_from_this()](ErrorCode) {
-      if (const auto c = self.lock()) c->close();
-    });
+    frames_->close(reason_, weakly([](Connection& c, ErrorCode) { c.close(); }));
   }
 
   std::shared_ptr<State> state_;

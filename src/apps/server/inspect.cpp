@@ -7,6 +7,7 @@
 #include "apps/cli/picture_formats.h"
 #include "apps/cli/settings_file.h"
 #include "apps/server/fault.h"
+#include "apps/server/settings.h"
 #include "base/file_and_numbers.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -15,10 +16,7 @@ namespace ebb::server {
 namespace {
 
 bool names_files(std::string_view name) {
-  for (const std::string_view f : {"model", "vae", "text_encoder", "lora", "refiner",
-                                   "refiner_lora", "upscale", "image_encoder"})
-    if (name == f) return true;
-  return false;
+  return std::ranges::find(file_settings(), name, &FileSetting::name) != file_settings().end();
 }
 
 // Pictures that were read are not in the picture.

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "apps/server/catalogue.h"
+#include "apps/server/client_names.h"
 #include "apps/server/fault.h"
 #include "apps/server/pictures.h"
-#include "base/names.h"
 #include "io/image.h"
 
 namespace ebb::server::comfy {
@@ -16,8 +15,7 @@ constexpr size_t most_uploads = 64, most_bytes = size_t{256} << 20, longest = 20
 // The last part of a client's path.
 std::string plain_name(std::string_view name) {
   name.remove_prefix(std::min(name.find_last_of("/\\") + 1, name.size()));
-  if (name.empty() || name.size() > longest || printable(name) != name ||
-      name.find('\n') != name.npos)
+  if (name.empty() || !is_name(name, longest))
     throw HttpFault(400, "bad_request",
                     str("image: the file's name must be 1 to ", longest, " printable signs"),
                     "image");

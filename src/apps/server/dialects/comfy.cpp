@@ -1,6 +1,7 @@
 // ComfyUI's API: prompts, the queue, what became of them, pictures.
 #include <algorithm>
 
+#include "apps/server/client_names.h"
 #include "apps/server/comfy/graph.h"
 #include "apps/server/comfy/prompt.h"
 #include "apps/server/multipart.h"
@@ -24,10 +25,9 @@ std::vector<JobView> prompts(Service& s, bool finished) {
 // ---- prompts
 // "" where there is none.
 std::string id_in(JsonReader& r, const char* field) {
-  constexpr size_t longest = 128;
   std::string id = r.text(field).value_or("");
-  if (id.size() > longest || printable(id) != id || id.find('\n') != id.npos)
-    fail_field(field, "must be at most ", longest, " printable signs");
+  if (!is_name(id, longest_id))
+    fail_field(field, "must be at most ", longest_id, " printable signs");
   return id;
 }
 

@@ -140,10 +140,10 @@ void extra_batch(const Call& c, JsonReader& r) {
 
 // ---- ControlNet
 void detect(const Call& c, JsonReader& r) {
-  constexpr int64_t most = 255 * 8;  // of a Sobel gradient
   const std::string module = small_letters(r.text("controlnet_module").value_or("none"));
   sdapi::check_preprocessor(module, "controlnet_module");
   constexpr int64_t usual = 64;  // of this route
+  constexpr int64_t most = sdapi::most_threshold;
   const ControlThresholds thresholds{r.integer("controlnet_threshold_a", -1, most).value_or(usual),
                                      r.integer("controlnet_threshold_b", -1, most).value_or(usual)};
   const Json* images = r.array("controlnet_input_images");

@@ -3,6 +3,7 @@
 
 #include "apps/server/base64.h"
 #include "apps/server/job_pictures.h"
+#include "apps/server/lora_list.h"
 #include "apps/server/pictures.h"
 #include "apps/server/request_limits.h"
 #include "apps/server/service.h"
@@ -70,21 +71,6 @@ void set_pictures(SettingsBuilder& to, JsonReader& r) {
   refuse_given(r, {"control_image", "ref_images"});
 }
 
-void set_loras(SettingsBuilder& to, JsonReader& r) {
-  const Json* loras = r.array("lora");
-  if (!loras) return;
-  Json texts = Json::array();
-  for (const Json& one : *loras) {
-    if (!one.is_object()) fail_field("lora", "must be a list of objects");
-    JsonReader l(one);
-    texts.push_back(
-        str(l.text("path").value_or(""), ':', number_text(l.number("multiplier").value_or(1))));
-    if (l.truth("is_high_noise").value_or(false))
-      fail_field("lora", "is_high_noise: ebb has no model of two networks");
-  }
-  to.set("lora", texts);
-}
-
 void img_gen(const Call& c, JsonReader& r) {
   SettingsBuilder to(c.service.source());
   to.set("dialect", "sdcpp");
@@ -100,7 +86,7 @@ void img_gen(const Call& c, JsonReader& r) {
   const Json* params = r.object("sample_params");
   set_sampling(c, to, params ? *params : none);
   if (const Json* hires = r.object("hires")) set_hires(c, to, *hires);
-  set_loras(to, r);
+  if (const Json* loras = r.array("lora")) to.set("lora", lora_setting(loras));
   set_pictures(to, r);
   r.skip({"vae_tiling_params"});  // ebb decides it by the memory that there is
   JobSpec spec = to.finish();

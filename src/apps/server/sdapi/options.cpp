@@ -97,11 +97,10 @@ void set_for_all(SettingsBuilder& to, const char* name, const std::string& value
 // Maps by thresholds of the unit's own are made here, and are its picture then.
 void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const UnitPlace& unit,
                  std::vector<std::string>& maps) {
-  constexpr int64_t most = 255 * 8;  // of a Sobel gradient
   std::string module = small_letters(r.text("module").value_or("none"));
   if (module == "invert (from white bg & black line)") module = "invert";
-  const ControlThresholds thresholds{r.integer("threshold_a", -1, most).value_or(-1),
-                                     r.integer("threshold_b", -1, most).value_or(-1)};
+  const ControlThresholds thresholds{r.integer("threshold_a", -1, most_threshold).value_or(-1),
+                                     r.integer("threshold_b", -1, most_threshold).value_or(-1)};
   refuse_others(r);
   const std::string mode = mode_of(r.any("control_mode"));
   const char* resize = resize_of(r.any("resize_mode"));

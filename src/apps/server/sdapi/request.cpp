@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/server/client_names.h"
+#include "apps/server/lora_list.h"
 #include "apps/server/pictures.h"
 #include "apps/server/random_text.h"
 #include "apps/server/request_limits.h"
@@ -155,14 +157,7 @@ void check_neutral(Reading& q) {
 
 // ---- LoRAs, refiner
 void set_loras(Reading& q) {
-  Json loras = Json::array();
-  if (const Json* list = q.r.array("lora"))
-    for (const Json& one : *list) {
-      if (!one.is_object()) fail_field("lora", "must be a list of objects");
-      JsonReader l(one);
-      loras.push_back(
-          str(l.text("path").value_or(""), ':', number_text(l.number("multiplier").value_or(1))));
-    }
+  Json loras = lora_setting(q.r.array("lora"));
   const Json *paths = q.r.any("lora_paths"), *alphas = q.r.any("lora_alphas");
   if (paths) {
     const Json all = paths->is_array() ? *paths : Json::array({*paths});
@@ -320,10 +315,8 @@ void set_task(Reading& q) {
   if (quality.is_number())
     spec.quality = static_cast<int>(std::clamp(quality.get<double>(), 1.0, 100.0));
   spec.id = q.r.text("force_task_id").value_or("");
-  constexpr size_t longest = 128;
-  if (spec.id.size() > longest || printable(spec.id) != spec.id ||
-      spec.id.find('\n') != spec.id.npos)
-    fail_field("force_task_id", "must be at most ", longest, " printable signs");
+  if (!is_name(spec.id, longest_id))
+    fail_field("force_task_id", "must be at most ", longest_id, " printable signs");
   if (spec.id.empty())
     spec.id = str("task(", q.task == Task::txt2img ? "txt2img" : "img2img", '-',
                   random_text(7, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), ')');

@@ -37,6 +37,7 @@ void add_infotext(Json& body, const std::string& text, Task task, const Catalogu
 // Gives the maps that they ask for by save_detected_map, base64.
 std::vector<std::string> set_controls(const Call& call, SettingsBuilder& to, const Json& units,
                                       const std::string& init);
+constexpr int64_t most_threshold = 255 * 8;  // of a Sobel gradient
 // "none", "canny" and what else ebb makes of pictures for control networks.
 const std::vector<std::string>& preprocessors();
 // Throws HttpFault for one that is not among them.
