@@ -29,7 +29,7 @@ class Freed final : public server::Engine {
   std::unique_ptr<server::Engine> engine_;
 };
 
-class Device : public ::testing::Test {
+class ServerDevice : public ::testing::Test {
  protected:
   void start(int64_t step_ms) {
     server_ = std::make_unique<TestServer>(
@@ -51,7 +51,7 @@ class Device : public ::testing::Test {
 
 }  // namespace
 
-TEST_F(Device, unload_checkpoint__frees_it_though_no_job_comes) {
+TEST_F(ServerDevice, unload_checkpoint__frees_it_though_no_job_comes) {
   start(0);
   server_->finished(server_->post("/ebb/v1/jobs", job("x")).json()["id"]);
   EXPECT_EQ(server_->get("/healthz").json()["ready"], true);
@@ -62,7 +62,7 @@ TEST_F(Device, unload_checkpoint__frees_it_though_no_job_comes) {
   EXPECT_EQ(server_->get("/healthz").json()["ready"], false);
 }
 
-TEST_F(Device, unload_checkpoint__while_a_job_runs_frees_it_behind_the_job) {
+TEST_F(ServerDevice, unload_checkpoint__while_a_job_runs_frees_it_behind_the_job) {
   start(50);
   const std::string id = server_->post("/ebb/v1/jobs", job("x")).json()["id"];
   while (!server_->service().queue().running()) {
@@ -73,7 +73,7 @@ TEST_F(Device, unload_checkpoint__while_a_job_runs_frees_it_behind_the_job) {
 }
 
 // As CUDA's behind a kernel's fault: only another process can use it again.
-TEST_F(Device, lost__the_job_fails_and_those_that_wait_stay_for_the_next_process) {
+TEST_F(ServerDevice, lost__the_job_fails_and_those_that_wait_stay_for_the_next_process) {
   start(0);
   const auto lost = server_->post("/sdapi/v1/txt2img", {{"prompt", "lose the device"}});
   EXPECT_EQ(lost.status, 500);
@@ -87,7 +87,7 @@ TEST_F(Device, lost__the_job_fails_and_those_that_wait_stay_for_the_next_process
   EXPECT_EQ(server_->get("/ebb/v1/jobs").status, 200) << "what there is can be looked at";
 }
 
-TEST_F(Device, health__is_clear_behind_a_job_that_ends_well) {
+TEST_F(ServerDevice, health__is_clear_behind_a_job_that_ends_well) {
   start(0);
   server_->finished(server_->post("/ebb/v1/jobs", job("fail")).json()["id"]);
   EXPECT_NE(server_->get("/healthz").json()["last_error"], nullptr);
