@@ -155,7 +155,7 @@ class FakeEngine final : public Engine {
   // `step` 0: the whole one, else a small one on the way.
   static MadePicture made(const cli::GenerateFlags& o, int64_t i, int64_t step) {
     const Size size = size_of(o);
-    const uint64_t seed = uint64_t{o.generate.seed} + static_cast<uint64_t>(i);
+    const uint64_t seed = uint64_t{o.generate.seed} + static_cast<uint64_t>(o.first_image + i);
     const uint64_t key =
         fnv1a(str(o.prompt, '\n', o.negative, '\n', seed, '\n', o.generate.steps, ' ',
                   o.generate.guidance, ' ', o.generate.sampler, ' ', size.width, 'x', size.height));

@@ -58,6 +58,7 @@ TEST(server_queue, finished_tasks__are_known_longer_than_their_jobs) {
     body["force_task_id"] = id;
     EXPECT_EQ(s.post("/sdapi/v1/txt2img", body).status, 200);
   }
+  s.service().queue().forget();
   EXPECT_EQ(s.get("/ebb/v1/jobs/one").status, 404);
   const auto completed = [&](const char* id) {
     return s.post("/internal/progress", {{"id_task", id}}).json()["completed"];
