@@ -19,8 +19,8 @@ constexpr int kVecBytes = 16, kRows = 4, kColumns = 2;  // of 16 registers, no f
 constexpr int kLanes = kVecBytes / 4;
 using Vec = float __attribute__((vector_size(kVecBytes)));
 using VecInt = int32_t __attribute__((vector_size(kVecBytes)));
-// In memory: at any address, seen also as plain floats.
-using VecAt = float __attribute__((vector_size(kVecBytes), aligned(4), may_alias));
+// In memory: at any address, seen also as plain floats. Clang takes no alignment in `using`.
+typedef float VecAt __attribute__((vector_size(kVecBytes), aligned(4), may_alias));
 
 inline Vec load(const float* p) { return *reinterpret_cast<const VecAt*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<VecAt*>(p) = v; }
