@@ -79,6 +79,8 @@ std::vector<uint8_t> chunk(std::span<const uint8_t> bytes, const char* type) {
   return {};
 }
 
+constexpr size_t most_of_chunk = size_t{16} << 20;  // that libpng takes as a whole
+
 class PngReader {
  public:
   PngReader(std::span<const uint8_t> bytes, const std::string& name) : name_(name) {
@@ -92,7 +94,7 @@ class PngReader {
     }
     png_set_read_fn(png_, &stream_, on_read);
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // ImageLimits are asked later
-    png_set_chunk_malloc_max(png_, 16 << 20);
+    png_set_chunk_malloc_max(png_, most_of_chunk);
     png_set_chunk_cache_max(png_, 1000);
   }
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
@@ -108,11 +110,13 @@ class PngReader {
     return png_get_channels(png_, info_);
   }
   void read_rows(std::span<png_bytep> rows) { check(try_rows(rows.data())); }
-  // In front of read_info(): pixels are passed over, packed as they are.
+  // In front of read_info(): pixels are passed over, packed as they are. libpng takes their chunks
+  // as a whole for that, and misses the end of what it does not unpack.
   void leave_pixels() {
-    png_set_benign_errors(png_, 1);  // libpng misses the end of what it does not unpack
-    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER,
+    png_set_benign_errors(png_, 1);
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_ALWAYS,
                                 reinterpret_cast<png_const_bytep>("IDAT"), 1);
+    png_set_read_user_chunk_fn(png_, nullptr, [](png_structp, png_unknown_chunkp) { return 1; });
   }
   // Reads the chunks after the pixels.
   void read_end() { check(try_end()); }
@@ -280,7 +284,7 @@ DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
 std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
                                             const std::string& name) {
   PngReader reader(bytes, name);
-  reader.leave_pixels();
+  if (bytes.size() <= most_of_chunk) reader.leave_pixels();
   reader.read_info();
   check_image_size(reader.height(), reader.width(), name, ImageLimits{});
   reader.read_end();
