@@ -1,6 +1,8 @@
 // `ebb generate` with control networks and an upscaler, and `ebb upscale`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "io/image.h"
 #include "support/generate_program.h"
 
@@ -67,6 +69,27 @@ TEST_F(CliControl, control_network__changes_the_picture_by_its_strength) {
   EXPECT_EQ(made("--control canny=" + map + ":0" + model), plain);
   EXPECT_NE(made("--control canny=" + map + " --control-mode control" + model), canny);
   EXPECT_NE(made("--control canny=" + map + model + " --control none=" + map + model), canny);
+}
+
+// Of pictures of 64x48: all of the image is in the middle, in the colour of most of its edge.
+TEST_F(CliControl, resize_fill__puts_the_image_into_the_colour_of_its_edge) {
+  Tensor wide(DType::u8, {32, 64, 3}), filled(DType::u8, {48, 64, 3});
+  const auto in = wide.span<uint8_t>(), out = filled.span<uint8_t>();
+  for (size_t i = 0; i < in.size(); ++i) {
+    const size_t x = i / 3 % 64, y = i / 192;
+    const bool at_edge = x == 0 || x == 63 || y == 0 || y == 31;
+    in[i] = at_edge && x % 4 != 1 ? 50 : static_cast<uint8_t>(i * i / 97);
+  }
+  std::ranges::fill(out, 50);
+  std::ranges::copy(in, out.begin() + static_cast<std::ptrdiff_t>(8 * 192));
+  io::write_png(folder_ / "wide.png", wide);
+  io::write_png(folder_ / "filled.png", filled);
+  const auto made = [&](const std::string& flags) {
+    return pixels("--dtype f32 --control-model " + network() + " --control none=" + flags);
+  };
+  const auto whole = made(folder_ / "wide.png" + std::string(" --control-resize fill"));
+  EXPECT_EQ(whole, made(folder_ / "filled.png"));
+  EXPECT_NE(whole, made(folder_ / "wide.png"));
 }
 
 TEST_F(CliControl, image_adapter__changes_the_picture_by_its_strength) {

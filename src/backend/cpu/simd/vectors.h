@@ -29,7 +29,7 @@ inline Vec larger(Vec a, Vec b) { return a < b ? b : a; }
 
 using VecWord = uint32_t __attribute__((vector_size(kVecBytes)));
 using HalfVec = uint16_t __attribute__((vector_size(kVecBytes / 2)));
-using HalfVecAt = uint16_t __attribute__((vector_size(kVecBytes / 2), aligned(2), may_alias));
+typedef uint16_t HalfVecAt __attribute__((vector_size(kVecBytes / 2), aligned(2), may_alias));
 
 inline VecWord load_words(const void* p) {
   return __builtin_convertvector(HalfVec(*static_cast<const HalfVecAt*>(p)), VecWord);
