@@ -73,9 +73,9 @@ class Catalogue {
 
   std::vector<CatalogueFile> all(FileKind kind) const;  // sorted by name, ebb's own model last
   std::vector<CatalogueFile> all() const;
-  // By title, name, file, base name, SHA-256 or its first digits, old hash, or either path, in this
-  // order, or by a name with the old hash in brackets. Throws HttpFault: 400 "not in the catalogue"
-  // with the nearest names, or the file's own fault. `field`: of the request.
+  // By title, name, file, base name, SHA-256 or its first digits, old hash (also in brackets behind
+  // a name), or either path, in this order. Throws HttpFault: 400 "not in the catalogue" with the
+  // nearest names, or the file's own fault. `field`: of the request.
   CatalogueFile find(FileKind kind, std::string_view text, const std::string& field) const;
   // The same; none where there is none. Before the first scan all three throw HttpFault 503:
   // requests wait for it by On::models.

@@ -53,7 +53,7 @@ struct JobSpec {
   Json shown = Json::object();               // what clients are told of them: names, no paths
   Json note;                                 // of the protocol that made it, for itself
   std::vector<JobInput> inputs;
-  int64_t pixels = 0;       // of each picture, as far as is known before it is made
+  int64_t pixels = 0;                   // of each picture, as far as is known before it is made
   std::vector<std::string> more_inits;  // start pictures behind `init`: several_inits.h
   bool keeps = true;        // pictures go to the gallery, and the job survives the process
   bool gives_urls = false;  // of pictures that are not kept: they outlive what is known of the job

@@ -67,11 +67,6 @@ const Queue::State* Queue::state(std::string_view id) const {
   return const_cast<Queue*>(this)->state(id);
 }
 
-void Queue::check_room() const {
-  const std::lock_guard lock(mutex_);
-  check_room(1, 0);
-}
-
 // For another job of so much.
 void Queue::check_room(int64_t images, size_t bytes) const {
   if (closed_) throw HttpFault(503, "shutting_down", "the server is shutting down");

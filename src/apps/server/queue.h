@@ -37,7 +37,10 @@ class Queue {
   // Throws HttpFault: 429 where it is full, 409 for an id in use, 503 once it is closed.
   std::shared_ptr<const Job> submit(JobSpec spec);
   // Throws it where submit() would for any job.
-  void check_room() const;
+  void check_room() const {
+    const std::lock_guard lock(mutex_);
+    check_room(1, 0);
+  }
   std::optional<JobView> find(std::string_view id) const;
   // That runs, those that wait in order, those that are finished, the newest first.
   std::vector<JobView> all();
