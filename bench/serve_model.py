@@ -10,7 +10,7 @@ import time
 
 from serve_client import Client, Held, request_text, row, serving
 
-JOBS = 40  # of two clients
+JOBS = 20  # of two clients
 
 
 def settings(args, seed, **others):

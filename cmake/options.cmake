@@ -20,7 +20,7 @@ if(EBB_SANITIZE)
   endif()
 endif()
 # The inner loops of src/backend/cpu/simd/ are always compiled with -O3. Of a build to be tested and
-# thrown away only what computes has to be quick.
+# thrown away only the engine has to be quick.
 option(EBB_QUICK_BUILD "Optimise less, and precompile headers that change often" OFF)
 set(level 2)
 if(EBB_SANITIZE)
@@ -31,8 +31,8 @@ if(EBB_QUICK_BUILD)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O${level}")
 set(ebb_optimize_tests -O1) # compiles in two thirds of the time
-set(ebb_optimize_compute "")
+set(ebb_optimize_engine "")
 if(EBB_QUICK_BUILD)
   set(ebb_optimize_tests -O0)
-  set(ebb_optimize_compute $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+  set(ebb_optimize_engine $<$<COMPILE_LANGUAGE:CXX>:-O1>)
 endif()

@@ -140,8 +140,9 @@ TEST_F(NativeServer, failure__is_told_and_the_next_job_runs) {
   const json failed = server_.finished(post(small_job("fail")));
   EXPECT_EQ(failed["status"], "failed");
   EXPECT_NE(failed["error"]["message"].get<std::string>().find("fake"), std::string::npos);
-  EXPECT_EQ(server_.finished(post(small_job("fox")))["status"], "completed");
   EXPECT_NE(server_.get("/healthz").json()["last_error"], nullptr);
+  EXPECT_EQ(server_.finished(post(small_job("fox")))["status"], "completed");
+  EXPECT_EQ(server_.get("/healthz").json()["last_error"], nullptr);
 }
 
 TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {

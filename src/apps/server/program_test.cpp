@@ -114,7 +114,7 @@ TEST(serve_program, device_that_is_lost__ends_it_with_an_error_and_other_jobs_go
     lost["prompt"] = "lose the device";
     s.post("/ebb/v1/jobs", lost);
     waits = s.post("/ebb/v1/jobs", slow_job(2)).json()["id"];
-    EXPECT_EQ(s.wait(), 1);
+    EXPECT_EQ(s.wait(), 2);
     EXPECT_NE(s.log().find("no job can run in this process any more"), std::string::npos)
         << s.log();
   }
