@@ -315,6 +315,8 @@ def main():
     if not args.model and (wanted := [c for c in args.cases if c in MODEL_CASES]):
         parser.error(f"--model FILE is missing, for {', '.join(wanted)}")
     failed, facts = False, {"machine": machine(), "time": time.strftime("%F %H:%M")}
+    if args.model:
+        facts["gpu"] = serve_model.gpu()
     for name in args.cases:
         try:
             for r in cases[name](args):

@@ -13,6 +13,16 @@ from serve_client import Client, Held, request_text, row, serving
 JOBS = 20  # of two clients
 
 
+def gpu():
+    """What nvidia-smi calls the first; none where there is none."""
+    try:
+        words = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        names = subprocess.run(words, capture_output=True, text=True).stdout
+        return names.partition("\n")[0] or None
+    except OSError:
+        return None
+
+
 def settings(args, seed, **others):
     return {"prompt": f"{seed} foxes in the snow", "seed": seed, "steps": args.steps,
             "size": f"{args.side}x{args.side}", **others}
@@ -26,10 +36,10 @@ def serving_model(args, *flags):
         yield server
 
 
-def finished(args, server, seeds):
+def finished(args, server, seeds, **others):
     """A job for each seed, of two clients in turn; all of them once the last has ended."""
     clients = [Client(server.port, address=f"127.0.0.{i}", timeout=600) for i in (1, 2)]
-    names = [clients[i % 2].post("/ebb/v1/jobs", settings(args, seed))["id"]
+    names = [clients[i % 2].post("/ebb/v1/jobs", settings(args, seed, **others))["id"]
              for i, seed in enumerate(seeds)]
     jobs = [clients[0].wait(name, 600) for name in names]
     for job in jobs:
@@ -60,7 +70,7 @@ def case_model_batch(args):
 
 def generated_seconds(args, count):
     with tempfile.TemporaryDirectory() as folder:
-        body = settings(args, 1, n=count, batch=1)
+        body = settings(args, 1, n=count, batch=1, prompt="a fox")
         words = [word for name, value in body.items() for word in (f"--{name}", str(value))]
         begin = time.monotonic()
         subprocess.run([str(args.program), "generate", "--model", str(args.model), "--out",
@@ -69,11 +79,12 @@ def generated_seconds(args, count):
 
 
 def case_model_jobs(args):
-    """Two clients' jobs against as many pictures of one `ebb generate`, in turns."""
+    """Two clients' jobs against as many pictures of one `ebb generate`, in turns. All of one
+    prompt, which the command encodes once."""
     served, commanded = [], []
     with serving_model(args) as server:
         for _ in range(3):
-            jobs = finished(args, server, range(JOBS))
+            jobs = finished(args, server, range(JOBS), prompt="a fox")
             # from the end of the first to that of the last
             ends = sorted(job["completed"] for job in jobs)
             served.append((ends[-1] - ends[0]) / (JOBS - 1))
