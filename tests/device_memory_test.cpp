@@ -44,6 +44,22 @@ TEST(device_memory, preparing__takes_a_tenth_more_than_the_weights_in_16_bits) {
   EXPECT_GT(context.memory->peak(), needs.bytes() * 97 / 100);
 }
 
+// Each weight has an allocation of its own, which a device may round.
+TEST(device_memory, needs__have_weights_as_the_device_rounds_them) {
+  WeightStore::Weights weights;
+  Graph g;
+  for (const char* name : {"w", "v"}) {
+    weights.emplace(name, stored_tensor(Tensor(DType::f32, {16, 16})));
+    g.output(name, ops::linear(g.input(str("x", name), {DType::f32, {3, 16}}),
+                               g.source(Source::Kind::param, name, {DType::f32, {16, 16}})));
+  }
+  const auto store = std::make_shared<WeightStore>(std::move(weights));
+  const auto device = std::make_shared<FarDevice>();
+  device->unit = 1500;
+  const Plan plan(g, {.device = device}, {.weights = store});
+  EXPECT_EQ(plan.needs().weights.bytes(), 2 * 1500) << "of 1,024 each";
+}
+
 // What release() gives back is what a run takes, and another run gives the same.
 TEST(device_memory, release__gives_back_all_that_a_run_takes) {
   Tensor w(DType::f32, {16, 16});

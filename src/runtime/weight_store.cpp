@@ -257,7 +257,7 @@ std::map<std::string, int64_t> WeightStore::missing_values(const PreparedGraph& 
     const auto known = values ? values->find(v.key) : Values::const_iterator();
     if (values && known != values->end() && !(known->second.shared && changed)) continue;
     if (!changed && g.prepare.producer(v.value) < 0 && in_place(v.key, device)) continue;
-    out.emplace(v.key, g.prepare.type(v.value).bytes());
+    out.emplace(v.key, device.rounded(g.prepare.type(v.value).bytes()));
   }
   return out;
 }

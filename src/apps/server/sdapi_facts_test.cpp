@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-json request(int64_t steps = 2) {
+json timed_request(int64_t steps = 2) {
   return {{"prompt", "fox"}, {"steps", steps}, {"width", 64}, {"height", 64}, {"seed", 9}};
 }
 
@@ -36,7 +36,7 @@ struct SdapiFacts : ::testing::Test {
 TEST_F(SdapiFacts, progress__counts_batches_and_passes) {
   EXPECT_EQ(server_.get("/sdapi/v1/progress").json()["state"]["job_timestamp"], "0");
   for (const bool hires : {false, true}) {
-    json body = request(40);
+    json body = timed_request(40);
     body.update({{"batch_size", 2}, {"n_iter", 3}, {"enable_hr", hires}, {"hr_scale", 1.5}});
     std::jthread asks([&] { server_.post("/sdapi/v1/txt2img", body); });
     const json state = running_state();
@@ -54,7 +54,7 @@ TEST(server_queue, finished_tasks__are_known_longer_than_their_jobs) {
   Folder folder;
   TestServer s(folder.path(), 1, [](auto& o) { o.queue.known = 2; });
   for (const char* id : {"one", "two", "three"}) {
-    json body = request();
+    json body = timed_request();
     body["force_task_id"] = id;
     EXPECT_EQ(s.post("/sdapi/v1/txt2img", body).status, 200);
   }
@@ -84,8 +84,8 @@ TEST(FinishedTasks, are_forgotten_in_time_and_beyond_a_number) {
 }
 
 TEST_F(SdapiFacts, extra_generation_params__are_extras_alone) {
-  const json info =
-      json::parse(server_.post("/sdapi/v1/txt2img", request()).json()["info"].get<std::string>());
+  const json info = json::parse(
+      server_.post("/sdapi/v1/txt2img", timed_request()).json()["info"].get<std::string>());
   EXPECT_EQ(info["extra_generation_params"], json::object());
   EXPECT_NE(info["infotexts"][0].get<std::string>().find("Steps: 2"), std::string::npos);
 }

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string coded(const Tensor& t) { return server::base64(io::encode_png(t)); }
+std::string coded_level(const Tensor& t) { return server::base64(io::encode_png(t)); }
 
 Tensor plain(uint8_t level) {
   Tensor t(DType::u8, {64, 64, 3});
@@ -19,9 +19,9 @@ Tensor plain(uint8_t level) {
   return t;
 }
 
-json request(const std::vector<uint8_t>& levels, int64_t batch, int64_t rounds = 1) {
+json of_levels(const std::vector<uint8_t>& levels, int64_t batch, int64_t rounds = 1) {
   json images = json::array();
-  for (const uint8_t level : levels) images.push_back(coded(plain(level)));
+  for (const uint8_t level : levels) images.push_back(coded_level(plain(level)));
   return {{"prompt", "fox"},
           {"steps", 2},
           {"width", 64},
@@ -47,12 +47,12 @@ struct Several : ::testing::Test {
 
 // Each picture is that which its start picture and its seed make alone.
 TEST_F(Several, init_images__one_for_each_picture_of_the_batch) {
-  const json all = made(request({20, 220}, 2, 2));
+  const json all = made(of_levels({20, 220}, 2, 2));
   ASSERT_EQ(all["images"].size(), 4u);
   const json info = json::parse(all["info"].get<std::string>());
   EXPECT_EQ(info["all_seeds"], (json{9, 10, 11, 12}));
   for (size_t i = 0; i < 4; ++i) {
-    json one = request({i % 2 == 0 ? uint8_t{20} : uint8_t{220}}, 1);
+    json one = of_levels({i % 2 == 0 ? uint8_t{20} : uint8_t{220}}, 1);
     one["seed"] = 9 + i;
     const auto pixels = [](const json& image) {
       const std::string bytes = *server::base64_decoded(image.get<std::string>());
@@ -65,18 +65,18 @@ TEST_F(Several, init_images__one_for_each_picture_of_the_batch) {
 
 TEST_F(Several, init_images__are_as_many_as_batch_size) {
   for (const int64_t batch : {1, 3}) {
-    const auto answer = server_.post("/sdapi/v1/img2img", request({20, 220}, batch));
+    const auto answer = server_.post("/sdapi/v1/img2img", of_levels({20, 220}, batch));
     EXPECT_EQ(answer.status, 422);
     EXPECT_EQ(answer.json()["message"],
               "init_images: one image is taken, or as many as batch_size, which is " +
                   std::to_string(batch) + " (got 2)");
   }
-  EXPECT_EQ(made(request({20}, 3))["images"].size(), 3u);
+  EXPECT_EQ(made(of_levels({20}, 3))["images"].size(), 3u);
 }
 
 // A unit without an image would have another one in each picture.
 TEST_F(Several, init_images__are_none_of_control_networks) {
-  json body = request({20, 220}, 2);
+  json body = of_levels({20, 220}, 2);
   body["alwayson_scripts"] = {{"controlnet", {{"args", {{{"model", "x"}}}}}}};
   const auto answer = server_.post("/sdapi/v1/img2img", body);
   EXPECT_EQ(answer.status, 422) << answer.body;
@@ -86,7 +86,7 @@ TEST_F(Several, init_images__are_none_of_control_networks) {
 // They lie beside the job, and a process that goes on with it has them.
 TEST(server_queue, several_start_pictures__survive_the_process) {
   Folder folder;
-  json body = request({20, 220}, 2, 2);
+  json body = of_levels({20, 220}, 2, 2);
   body["save_images"] = true, body["force_task_id"] = "several";
   std::vector<std::string> before;
   {

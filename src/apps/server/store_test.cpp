@@ -46,7 +46,8 @@ TEST(Store, facts_of_a_png__are_those_in_front_of_and_behind_its_pixels) {
   for (uint8_t& p : noise.span<uint8_t>()) p = static_cast<uint8_t>((v = 1664525 * v + 1013) >> 24);
   auto bytes = io::encode_png(noise, {{"parameters", "a fox"}});
   constexpr std::string_view name = "IDAT";
-  const auto data = std::ranges::search(bytes, name).end();
+  const auto data =
+      std::search(bytes.begin(), bytes.end(), name.begin(), name.end()) + std::ssize(name);
   const auto size = static_cast<size_t>(data[-5]) + 256u * data[-6];
   std::fill_n(data, size, uint8_t{0x55});  // pixels that cannot be unpacked, in a whole chunk
   const auto sum = ::crc32(0, &data[-4], static_cast<uInt>(4 + size));
