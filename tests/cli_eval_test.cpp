@@ -142,6 +142,9 @@ TEST_F(CliEval, files_that_are_no_weights_of_inception__are_refused) {
 }
 
 TEST_F(CliEval, figures_that_cannot_be_written__are_printed_all_the_same) {
+#ifdef __clang__
+  GTEST_SKIP() << "clang's OpenMP makes a file of 1 kB when it begins, and cannot here";
+#endif
   const std::string model = run(), out = folder_ / "f.json";
   const Output o = testing::run_command(
       str("(trap '' XFSZ; ulimit -f 0; exec '", testing::program_path(), "' ",
