@@ -40,7 +40,7 @@ async function send(path, options = {}) {
   }
 }
 
-// Seeds have 64 bits, more than a number of JavaScript keeps: they are texts in the page.
+// Seeds have 64 bits, more than numbers here: they are texts.
 const parse = text => JSON.parse(text.replace(/("seed"\s*:\s*)(\d{16,})/g, '$1"$2"'));
 const write = body => JSON.stringify(body).replace(/("seed":)"(\d+)"/g, '$1$2');
 

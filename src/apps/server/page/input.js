@@ -3,7 +3,7 @@ import { $, el, on, onFile, show, setText, announce } from './dom.js';
 import { setImage } from './api.js';
 import { readInputSettings, refreshSettings } from './form.js';
 
-const LARGEST = 1536;                  // pixels of a side; larger pictures are made smaller
+const LARGEST = 1536;                  // pixels of a side; larger ones are made smaller
 const SIDES = ['left', 'right', 'top', 'bottom'];
 let start = null;
 let extend = [0, 0, 0, 0];

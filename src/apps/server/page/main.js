@@ -1,4 +1,4 @@
-// Starts the page: what buttons, keys and dropped pictures do.
+// What buttons, keys and dropped pictures do.
 import { $, el, button, on, onFile, show, setText, toast, complain, doing } from './dom.js';
 import { call, follow, known, onChange, takeToken, withToken } from './api.js';
 import * as form from './form.js';
@@ -89,7 +89,7 @@ function buildDropping() {
   addEventListener('paste', doing(async event => {
     const [file] = event.clipboardData.files, text = event.clipboardData.getData('text/plain');
     if (file) return takeFile(file);
-    if (!/\bSteps: \d+|"(class_type|num_inference_steps)"/.test(text)) return;
+    if (!/Steps: \d|"class_type|"num_inf/.test(text)) return;
     event.preventDefault();
     const found = await call('POST', '/inspect', { text });
     takeSettings(found.settings, found.notes);
