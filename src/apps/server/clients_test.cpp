@@ -236,9 +236,12 @@ TEST_F(Clients, controlnet__what_a_unit_asks_for_and_ebb_does_not_have_is_422) {
         {"model", "none.such"}, {"image", coded(gradient(16, 16, 3))}, {"module", "canny"}};
     unit.update(changes);
     json body = request_of("fox");
-    body["alwayson_scripts"]["ControlNet"]["args"] = {unit};
+    body["alwayson_scripts"]["ControlNet"]["args"] = json::array({unit});
     return server_.post("/sdapi/v1/txt2img", body).status;
   };
+  json no_list = request_of("fox");
+  no_list["alwayson_scripts"]["ControlNet"]["args"] = {{"model", "none.such"}};
+  EXPECT_EQ(server_.post("/sdapi/v1/txt2img", no_list).status, 422);
   EXPECT_EQ(status(json::object()), 400);
   EXPECT_EQ(status({{"threshold_a", 50}, {"threshold_b", 90}, {"hr_option", "Both"}}), 400);
   for (const json& known :

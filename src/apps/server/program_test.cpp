@@ -243,8 +243,10 @@ TEST(serve_program, without_models__it_has_the_one_that_comes_with_ebb) {
   std::filesystem::create_directories(folder / "models");
   Serving s(folder.path(), {"--device", "cpu", "--models", folder / "models"}, "models");
   json all = json::object();
-  for (int i = 0; i < 500 && all.value("scanning", true); ++i)
+  for (int i = 0; i < 500 && all.value("scanning", true); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
     all = ask(s.port(), "GET", "/ebb/v1/catalogue").json();
+  }
   ASSERT_EQ(all["models"].size(), 1u) << all["faults"].dump();
   EXPECT_EQ(all["models"][0]["name"], "box");
 }

@@ -224,7 +224,8 @@ Tensor control_map(const std::string& module, const std::string& image, const st
 std::vector<std::string> set_controls(const Call& call, SettingsBuilder& to, const Json& units,
                                       const std::string& init) {
   std::vector<std::string> maps;
-  if (!units.is_array()) return maps;
+  if (units.is_null()) return maps;
+  if (!units.is_array()) fail_field("alwayson_scripts.controlnet.args", "must be a list");
   for (size_t i = 0; i < units.size(); ++i) {
     if (!units[i].is_object()) continue;
     JsonReader r(units[i]);
