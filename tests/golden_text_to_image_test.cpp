@@ -158,6 +158,30 @@ TEST_F(TextStageOf, embedding_of_a_tokens_own_vector__is_that_token) {
   EXPECT_NE(states("a inkfox in snow", a1111), states("a fox in snow", a1111));
 }
 
+// States are kept between requests, by the tokens and by the weights that they are of.
+TEST_F(TextStageOf, request_behind_others__has_the_states_of_the_first) {
+  const std::vector<LoadedComponent>& texts = run_.texts;
+  TextStage stage(*run_.denoiser.model, run_.denoiser.config,
+                  encoder_rules(*run_.denoiser.model, run_.denoiser.config, texts, {}),
+                  text::builtin_clip_vocabulary(), DType::f32, context_);
+  const auto states_of = [&](const std::string& prompt) {
+    const auto c =
+        stage.encode({.prompt = prompt, .negative = "x", .syntax = a1111, .size = run_.size});
+    const Tensor& t = c.conditions.steps.at(0).values().at("text");
+    return std::vector<float>(t.span<float>().begin(), t.span<float>().end());
+  };
+  const auto fox = states_of("a fox");
+  EXPECT_EQ(fox, states("a fox", a1111));
+  stage.sketch({.prompt = "a fox", .syntax = a1111, .size = run_.size});  // of zeros
+  for (int i = 0; i < 70; ++i) states_of(str("fox ", i));                 // more than are kept
+  EXPECT_EQ(states_of("fox 69"), states("fox 69", a1111));
+  EXPECT_EQ(states_of("a fox"), fox);
+  const auto twice = [](const WeightChange::Operands& o) { return o.sum + o.sum; };
+  texts[0].weights->change({{"text_model.encoder.layers.0.mlp.fc1.weight",
+                             {{.name = "twice", .form = "twice", .apply = twice}}}});
+  EXPECT_NE(states_of("a fox"), fox);
+}
+
 TEST_F(TextStageOf, emphasis__follows_each_programs_rule) {
   const auto plain = states("a fox", a1111), one = states("a (fox:1.5)", a1111),
              other = states("a (fox:1.5)", comfyui), empty = states("", comfyui);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_size.h"
 #include "base/names.h"
 #include "base/seed.h"
 
@@ -148,23 +149,7 @@ std::string dump(const Json& j, int indent) {
 
 }  // namespace
 
-bool nested_too_deep(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"')
-      in_string = !in_string;
-    else if (in_string)
-      i += c == '\\' ? 1 : 0;
-    else if (c == '[' || c == '{')
-      ++depth;
-    else if (c == ']' || c == '}')
-      --depth;
-    if (depth > json_depth_limit) return true;
-  }
-  return false;
-}
+bool nested_too_deep(std::string_view text) { return json_size(text).depth > json_depth_limit; }
 
 std::string json_fault(std::string_view text) {
   std::map<int, std::set<std::string>> seen;  // of the objects that are open, by depth

@@ -179,18 +179,29 @@ NamedTensors TextStage::outputs(size_t encoder, const Chunk& chunk) {
 }
 
 const TextStage::States& TextStage::run(size_t encoder, const Chunk& chunk) {
-  const auto known = std::ranges::find_if(encoded_, [&](const EncodedChunk& c) {
+  std::list<EncodedChunk>& all = runs_ ? encoded_ : sketched_;
+  const auto known = std::ranges::find_if(all, [&](const EncodedChunk& c) {
     return c.encoder == encoder && c.chunk.ids == chunk.ids &&
            c.chunk.embeddings == chunk.embeddings;
   });
-  if (known != encoded_.end()) return known->states;
+  if (known != all.end()) {
+    all.splice(all.end(), all, known);
+    return known->states;
+  }
   const EncoderRule& rule = rules_[encoder];
   const NamedTensors out = outputs(encoder, chunk);
-  encoded_.push_back(
-      {encoder,
-       chunk,
-       {out.at(rule.states()), rule.reading.projected ? out.at("projected") : Tensor()}});
-  return encoded_.back().states;
+  all.push_back({encoder,
+                 chunk,
+                 {out.at(rule.states()), rule.reading.projected ? out.at("projected") : Tensor()}});
+  return all.back().states;
+}
+
+void TextStage::forget_states() {
+  constexpr size_t kept = 64;  // of SDXL's larger encoder 394 kB each
+  std::vector<uint64_t> versions;
+  for (const EncoderRule& r : rules_) versions.push_back(r.encoder.weights->version());
+  if (std::exchange(encoded_by_, versions) != versions) encoded_.clear();
+  while (encoded_.size() > kept) encoded_.pop_front();
 }
 
 Chunk TextStage::empty(size_t encoder) const {
@@ -365,10 +376,11 @@ TextStage::Encoded TextStage::sketch(const PromptRequest& r) {
   try {
     Encoded out = encode(r);
     runs_ = true;
-    encoded_.clear();
+    sketched_.clear();
     return out;
   } catch (...) {
     runs_ = true;
+    sketched_.clear();
     throw;
   }
 }
@@ -411,7 +423,7 @@ NamedTensors TextStage::tokens(const std::string& text, ImageSize size,
 TextStage::Encoded TextStage::encode(const PromptRequest& r) {
   constexpr int64_t most_chunks = 64;
   Encoded out;
-  encoded_.clear();
+  if (runs_) forget_states();
   std::vector<Part> all = parts(r.prompt, r, false, out.warnings);
   all.insert(all.begin() + 1, parts(r.negative, r, true, out.warnings)[0]);
   int64_t chunks = 1, longest = 1;

@@ -2,7 +2,7 @@
 // with.
 #pragma once
 
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -128,8 +128,10 @@ class TextStage {
     text::Chunk chunk;
     States states;
   };
-  // Of a chunk, whose weights do not matter; once in a call of encode().
+  // Of a chunk, whose weights do not matter. Holds until the next call of encode().
   const States& run(size_t encoder, const text::Chunk& chunk);
+  // Before a run: states of other weights, or of more chunks than are kept, go.
+  void forget_states();
   Tensor embedded(size_t encoder, const text::Chunk& chunk, const Tensor& tokens);
   // `i`: of the chunks of a step.
   Tensor weighted(size_t encoder, const Part& part, int64_t step, size_t i,
@@ -148,8 +150,12 @@ class TextStage {
   DType dtype_;
   Context context_;
   std::vector<std::map<std::string, std::unique_ptr<Plan>>> plans_;  // by encoder and entry point
-  std::deque<EncodedChunk> encoded_;                                 // by encode() so far
-  bool runs_ = true;                                                 // false: a sketch
+  // The least recently used first. The next request often has the same prompt, or the same negative
+  // one.
+  std::list<EncodedChunk> encoded_;
+  std::vector<uint64_t> encoded_by_;  // versions of the encoders' weights
+  std::list<EncodedChunk> sketched_;  // zeros
+  bool runs_ = true;                  // false: a sketch
 };
 
 }  // namespace ebb

@@ -1,5 +1,6 @@
 #include "runtime/tuner.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -122,12 +123,29 @@ std::string cache_path(std::string_view name) {
 }
 
 Tuner::Tuner(std::string path, Effort effort) : path_(std::move(path)), effort_(effort) {
-  for (const char* text : presets) {
-    std::istringstream in(text);
-    read(in, "preset");
-  }
   std::ifstream in(path_);
   read(in, path_);
+}
+
+std::pair<std::string, Tuner::Kept> Tuner::parsed(std::string_view line, int64_t number,
+                                                  const std::string& name) {
+  const std::vector<std::string> part = split(line);
+  require(part.size() == 4 && part[3].ends_with(" us"), "tuner: line ", number,
+          " must have four parts, the last in us  ", name);
+  const double us = parse_number(part[3].substr(0, part[3].size() - 3), "tuner");
+  return {str(part[0], separator, part[1]), {part[2], us}};
+}
+
+// Most processes have one device, and none of most presets.
+void Tuner::read_presets(const Device& device) {
+  const std::string prefix = key_of("preset", device, "");
+  if (!with_presets_.insert(prefix).second) return;
+  for (std::string_view left : presets)
+    while (!left.empty()) {
+      const std::string_view line = left.substr(0, left.find('\n'));
+      if (line.starts_with(prefix)) kept_.insert(parsed(line, 0, "presets"));
+      left.remove_prefix(std::min(line.size() + 1, left.size()));
+    }
 }
 
 bool Tuner::read(std::istream& in, const std::string& name) {
@@ -136,13 +154,10 @@ bool Tuner::read(std::istream& in, const std::string& name) {
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (line.empty() || line[0] == '#') continue;
-    const std::vector<std::string> part = split(line);
-    require(part.size() == 4 && part[3].ends_with(" us"), "tuner: line ", number,
-            " must have four parts, the last in us  ", name);
-    const double us = parse_number(part[3].substr(0, part[3].size() - 3), "tuner");
-    Kept& kept = kept_[str(part[0], separator, part[1])];
-    changed = changed || kept.choice != part[2];
-    kept = {part[2], us};
+    auto [key, read] = parsed(line, number, name);
+    Kept& kept = kept_[std::move(key)];
+    changed = changed || kept.choice != read.choice;
+    kept = std::move(read);
   }
   return changed;
 }
@@ -166,6 +181,7 @@ std::optional<Choice> Tuner::known(const std::vector<Choice>& all, const Signatu
 std::vector<Choice> Tuner::choose(std::span<const Use> uses, Device& device,
                                   const std::function<void()>& poll) {
   const std::lock_guard lock(choosing_);
+  read_presets(device);
   std::map<std::string, Choice> chosen;   // by signature
   std::map<std::string, size_t> waiting;  // by signature: the contest
   std::map<std::string, size_t> alike;    // by what contests have in common

@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -76,6 +77,9 @@ class Tuner {
     double us = 0;
   };
   bool read(std::istream& in, const std::string& name);  // whether that changed a choice
+  static std::pair<std::string, Kept> parsed(std::string_view line, int64_t number,
+                                             const std::string& name);
+  void read_presets(const Device& device);  // once; what the file says comes before
   void write(std::ostream& out, std::string_view prefix) const;
   void save_locked();
   std::optional<Choice> known(const std::vector<Choice>& all, const Signature& sig,
@@ -86,6 +90,7 @@ class Tuner {
   std::string path_;
   Effort effort_;
   std::map<std::string, Kept, std::less<>> kept_;
+  std::set<std::string> with_presets_;  // devices
   TuningCosts costs_;
   bool saved_ = true;
   mutable std::mutex choosing_;

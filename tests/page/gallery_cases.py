@@ -117,7 +117,7 @@ def test_once_more_has_another_seed(page):
     page.generate("again")
     page.wait_for_pictures(1)
     page.wait_until_idle()
-    page.run("document.activeElement.blur()")
+    page.run("document.querySelector('#current-open').focus()")
     page.press("m")
     page.wait_for_pictures(2)
     body = page.posted()[-1]["body"]
@@ -130,7 +130,7 @@ def test_second_pass_is_the_same_picture_at_twice_the_size(page):
     page.generate("finer", n=2)
     page.wait_for_pictures(2)
     page.wait_until_idle()
-    page.run("document.activeElement.blur()")
+    page.run("document.querySelector('#current-open').focus()")
     page.press("h")
     page.wait_for_pictures(3)
     body = page.posted()[-1]["body"]

@@ -16,16 +16,16 @@ namespace {
 constexpr const char* infotext_keyword = "parameters";
 
 TextsOfPicture with_parts_of_json(TextsOfPicture text) {
-  const auto at = text.find(infotext_keyword);
-  if (at == text.end() || !at->second.starts_with('{')) return text;
-  const auto j = parse_json(at->second);
+  const std::string all = text_of(text, infotext_keyword);
+  if (!all.starts_with('{')) return text;
+  const auto j = parse_json(all);
   if (!j.is_object()) return text;
   bool is_graph = !j.empty();
   for (const auto& [key, value] : j.items()) {
     is_graph = is_graph && value.is_object();
     text.emplace(key, value.is_string() ? value.get<std::string>() : value.dump());
   }
-  if (is_graph) text.emplace("prompt", at->second);  // of ComfyUI, by itself
+  if (is_graph) text.emplace("prompt", all);  // of ComfyUI, by itself
   return text;
 }
 
@@ -41,10 +41,8 @@ const std::vector<const PictureFormat*>& all_picture_formats() {
 }
 
 std::optional<OtherSettings> other_settings(const TextsOfPicture& text) {
-  const auto a1111 = text.find(infotext_keyword);
-  if (a1111 != text.end() && !a1111->second.starts_with('{') &&
-      !parse_infotext(a1111->second).values.empty())
-    return {};
+  const std::string& a1111 = text_of(text, infotext_keyword);
+  if (!a1111.starts_with('{') && !parse_infotext(a1111).values.empty()) return {};
   const TextsOfPicture all = with_parts_of_json(text);
   for (const PictureFormat* format : all_picture_formats())
     if (auto found = format->read(all)) return OtherSettings{format, std::move(*found)};
@@ -53,13 +51,20 @@ std::optional<OtherSettings> other_settings(const TextsOfPicture& text) {
 
 std::string infotext_of(const TextsOfPicture& text) {
   const auto other = other_settings(text);
-  if (!other) {
-    const auto at = text.find(infotext_keyword);
-    return at == text.end() ? std::string() : at->second;
-  }
+  if (!other) return text_of(text, infotext_keyword);
   Infotext out = other->found.text;
   for (const std::string& lora : other->found.loras) out.prompt += str(" <lora:", lora, ">");
   return infotext(out);
+}
+
+const std::string& text_of(const TextsOfPicture& text, const std::string& keyword) {
+  static const std::string none;
+  constexpr size_t most = 2 << 20;
+  const auto at = text.find(keyword);
+  if (at == text.end()) return none;
+  require(at->second.size() <= most, "the picture's text `", keyword, "` has ", at->second.size(),
+          " bytes (at most ", most, " are read)");
+  return at->second;
 }
 
 void add_value(Infotext& text, std::string key, std::string value) {

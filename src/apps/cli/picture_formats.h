@@ -41,6 +41,8 @@ std::optional<OtherSettings> other_settings(const TextsOfPicture& text);
 std::string infotext_of(const TextsOfPicture& text);
 
 // ---- for the files of picture_formats/
+// "" where there is none. Throws Error for one of more than 2 MB.
+const std::string& text_of(const TextsOfPicture& text, const std::string& keyword);
 // Adds it where it says something.
 void add_value(Infotext& text, std::string key, std::string value);
 // "folder/name.safetensors" -> "name", of any system's paths.

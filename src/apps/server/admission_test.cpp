@@ -74,7 +74,15 @@ TEST(server_admission, trusted_proxy__says_the_origin_of_the_page) {
     TestServer plain(folder.path(), 1);
     EXPECT_EQ(status(plain, page + forwarded), 403);  // anybody could say so
   }
-  TestServer s(folder.path(), 1, [](auto& o) { o.guard.proxies = {"127.0.0.1"}; });
+  {  // a name that another page may have got for itself
+    TestServer any(folder.path(), 1, [](auto& o) { o.guard.proxies = {"127.0.0.1"}; });
+    EXPECT_EQ(status(any, page + forwarded), 403);
+    EXPECT_EQ(any.get("/sdapi/v1/options", forwarded).status, 403);
+    EXPECT_EQ(any.get("/sdapi/v1/options").status, 200);
+  }
+  TestServer s(folder.path(), 1, [](auto& o) {
+    o.guard.proxies = {"127.0.0.1"}, o.guard.hosts = {"pictures.example"};
+  });
   EXPECT_EQ(status(s, page + forwarded), 200);
   EXPECT_EQ(status(s, page), 403);
   EXPECT_EQ(status(s, "Origin: https://other.example\r\n" + forwarded), 403);
@@ -84,6 +92,7 @@ TEST(server_admission, trusted_proxy__says_the_origin_of_the_page) {
                    "Origin: https://evil.example\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: "
                    "evil.example, pictures.example\r\n"),
             403);
+  EXPECT_EQ(status(s, page + "X-Forwarded-Host: evil.example\r\n" + forwarded), 200);
   EXPECT_EQ(status(s, ""), 200);
 }
 

@@ -23,6 +23,7 @@ class Freed final : public server::Engine {
   void run_batch(std::span<server::BatchMember>) override {}
   server::JobMemory plan(const server::Job& job) override { return engine_->plan(job); }
   void release() override { ++times_, engine_->release(); }
+  std::string loaded() const override { return engine_->loaded(); }
 
  private:
   std::atomic<int>& times_;
@@ -69,7 +70,7 @@ TEST_F(ServerDevice, unload_checkpoint__while_a_job_runs_frees_it_behind_the_job
 }
 
 // As CUDA's behind a kernel's fault: only another process can use it again.
-TEST_F(ServerDevice, lost__the_job_fails_and_those_that_wait_stay_for_the_next_process) {
+TEST_F(ServerDevice, lost__the_job_fails_and_no_more_are_taken) {
   start(0);
   const auto lost = server_->post("/sdapi/v1/txt2img", {{"prompt", "lose the device"}});
   EXPECT_EQ(lost.status, 500);
@@ -81,6 +82,25 @@ TEST_F(ServerDevice, lost__the_job_fails_and_those_that_wait_stay_for_the_next_p
   EXPECT_NE(health.body.find("asks for a lost device"), std::string::npos) << health.body;
   EXPECT_EQ(server_->post("/ebb/v1/jobs", job("x")).status, 503) << "no more are taken";
   EXPECT_EQ(server_->get("/ebb/v1/jobs").status, 200) << "what there is can be looked at";
+}
+
+TEST_F(ServerDevice, model_that_cannot_be_loaded__is_not_told_as_loading_behind_the_job) {
+  start(0);
+  const std::string id = server_->post("/ebb/v1/jobs", job("fail to load")).json()["id"];
+  EXPECT_EQ(server_->finished(id)["status"], "failed");
+  const auto told = [&](const json& model) {
+    json health;
+    for (int i = 0; i < 500 && health["model"] != model; ++i)
+      health = server_->get("/healthz").json();
+    return health;
+  };
+  EXPECT_EQ(told("")["model"], "");
+  server_->finished(server_->post("/ebb/v1/jobs", job("x")).json()["id"]);
+  const json ready = server_->get("/healthz").json();
+  EXPECT_TRUE(ready["ready"]) << ready;
+  server_->finished(server_->post("/ebb/v1/jobs", job("out of memory")).json()["id"]);
+  EXPECT_EQ(told("")["model"], "") << "all was given back";
+  EXPECT_EQ(freed_, 1);
 }
 
 TEST_F(ServerDevice, health__is_clear_behind_a_job_that_ends_well) {

@@ -61,6 +61,8 @@ class Engine {
   // not fit.
   virtual JobMemory plan(const Job& job) = 0;
   virtual void release() = 0;  // what lies on the device
+  // The model that is loaded, as it is told to clients; "": none.
+  virtual std::string loaded() const = 0;
 };
 
 // Pictures of nothing, the same for the same settings; each step takes so long.

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/version.h"
 #include "core/device_lost.h"
+#include "core/out_of_memory.h"
 #include "diffusion/solver/run.h"
 #include "io/image.h"
 #include "io/mask_file.h"
@@ -105,13 +106,16 @@ class FakeEngine final : public Engine {
     bool skips = false;  // the first picture, before it is begun
     if (shown_model(job) != model_) {
       events.model(shown_model(job), false);
+      require(o.prompt != "fail to load", "fake: the prompt asks for a model that is broken");
       skips = !step(job, events, {.images = o.n});
       events.model(model_ = shown_model(job), true);
     }
     require(o.prompt != "fail", "fake: the prompt asks for a failure");
+    if (o.prompt == "out of memory") throw OutOfMemory("fake: the prompt asks for too much");
     if (o.prompt == "lose the device") throw DeviceLost("fake: the prompt asks for a lost device");
     for (int64_t i = first + (skips ? 1 : 0); i < o.n; ++i) make(job, o, i, events);
   }
+  std::string loaded() const override { return model_; }
   JobMemory plan(const Job& job) override {
     const int64_t bytes = bytes_of(size_of(job.spec.flags));
     require(bytes <= memory_limit, "fake: the picture does not fit (", bytes, " bytes of ",

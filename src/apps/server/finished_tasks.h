@@ -4,7 +4,6 @@
 
 #include <deque>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -16,7 +15,7 @@ class FinishedTasks {
   static constexpr double known_seconds = 3600;  // since the queue forgot it
 
   void add(const std::string& id, double now);
-  bool knows(std::string_view id) const;
+  bool knows(std::string_view id, double now) const;
 
  private:
   struct Task {
@@ -25,7 +24,6 @@ class FinishedTasks {
   };
   mutable std::mutex mutex_;
   std::deque<Task> tasks_;  // the oldest first
-  std::multiset<std::string, std::less<>> ids_;
 };
 
 }  // namespace ebb::server

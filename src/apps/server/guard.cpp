@@ -56,7 +56,11 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
 void Guard::check_host(const Request& r) const {
   if (r.count("host") != 1) throw HttpFault(400, "bad_request", "the request must name one Host");
   if (!options_.key.empty() || !options_.user.empty()) return;  // other pages have no key
-  const std::string name = host_name(r.header("host"));
+  for (const std::string_view host : {r.header("host"), asked_host(r)}) check_name(host);
+}
+
+void Guard::check_name(std::string_view host) const {
+  const std::string name = host_name(host);
   constexpr std::string_view usual[] = {"localhost", "127.0.0.1", "[::1]", "host.docker.internal",
                                         "host.containers.internal"};
   if (std::ranges::find(usual, name) != std::end(usual) || name.ends_with(".localhost")) return;
@@ -68,19 +72,25 @@ void Guard::check_host(const Request& r) const {
   forbid("this Host is not served; --allowed-host NAME allows it");
 }
 
-// Of the server's own page, as its browser sees it. What a proxy adds stands behind what others
-// said.
+// What a proxy that is trusted adds stands behind what others said: in the last line, behind the
+// last comma. "" where there is none.
+std::string_view Guard::of_proxy(const Request& r, std::string_view name) const {
+  if (std::ranges::find(options_.proxies, r.remote) == options_.proxies.end()) return "";
+  std::string_view all;
+  for (const auto& [header, value] : r.headers)
+    if (header == name) all = value;
+  return trimmed(all.substr(all.rfind(',') + 1));  // npos + 1 is 0
+}
+
+// What the browser's page is of.
+std::string_view Guard::asked_host(const Request& r) const {
+  const std::string_view forwarded = of_proxy(r, "x-forwarded-host");
+  return forwarded.empty() ? r.header("host") : forwarded;
+}
+
+// Of the server's own page, as its browser sees it.
 std::string Guard::own_origin(const Request& r) const {
-  std::string_view scheme = "http", host = r.header("host");
-  if (std::ranges::find(options_.proxies, r.remote) != options_.proxies.end()) {
-    const auto last = [&](const char* name) {
-      const std::string_view all = r.header(name);
-      return trimmed(all.substr(all.rfind(',') + 1));  // npos + 1 is 0
-    };
-    if (last("x-forwarded-proto") == "https") scheme = "https";
-    if (const std::string_view asked = last("x-forwarded-host"); !asked.empty()) host = asked;
-  }
-  return str(scheme, "://", host);
+  return str(of_proxy(r, "x-forwarded-proto") == "https" ? "https" : "http", "://", asked_host(r));
 }
 
 bool Guard::may_ask(const Request& r) const {

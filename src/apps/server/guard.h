@@ -47,10 +47,13 @@ class Guard {
 
  private:
   void check_host(const Request& r) const;
+  void check_name(std::string_view host) const;
   void check_origin(const Request& r, const RouteAccess* access) const;
   void check_type(const Request& r, const RouteAccess* access) const;
   void check_key(const Request& r);
   bool may_ask(const Request& r) const;
+  std::string_view of_proxy(const Request& r, std::string_view name) const;
+  std::string_view asked_host(const Request& r) const;
   std::string own_origin(const Request& r) const;
   bool has_key(std::string_view authorization) const;
 

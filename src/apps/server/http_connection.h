@@ -193,7 +193,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_->header_limit(static_cast<uint32_t>(state_->limits.header_bytes));
     parser_->body_limit(std::numeric_limits<uint64_t>::max());  // until admit() says it
     parser_->on_chunk_header(chunk_check_);
-    extra_.clear(), method_.clear();
+    extra_.clear(), method_.clear(), fault_ = nullptr;
     answered_ = false, keep_ = false, left_ = false, idle_ = buffer_.size() == 0;
     arm(first || !idle_ ? state_->limits.header_time : state_->limits.idle);
     if (!idle_) return read_header_bytes();
@@ -219,7 +219,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (e.category() != http::make_error_code(http::error::bad_value).category()) return close();
       return refuse(400, str("not HTTP: ", e.message()));
     }
-    fault_ = nullptr;
     auto request = std::make_shared<Request>();
     const auto& head = parser_->get();
     request->method = std::string(head.method_string());

@@ -78,8 +78,7 @@ struct JobImage {
   int64_t index = 0;
   std::string id;  // in the store
   uint64_t seed = 0;
-  std::string parameters;  // A1111's text
-  int64_t batch = 1;       // MadePicture::batch
+  int64_t batch = 1;  // MadePicture::batch
 };
 
 struct JobError {

@@ -7,33 +7,21 @@
 #include "apps/server/fault.h"
 #include "base/fields.h"
 #include "base/names.h"
+#include "base/parse_json.h"
 
 namespace ebb::server {
 namespace {
 
-constexpr size_t most_depth = 32, most_tokens = 200'000, most_names = 2048;
+constexpr size_t most_depth = 32, most_values = 200'000;
 
 void check_size(std::string_view text) {
-  size_t depth = 0, tokens = 0, names[most_depth + 1] = {};  // names of the object at each depth
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-      continue;
-    }
-    if (c == '"') in_string = true;
-    if (c == '[' || c == '{') names[std::min(++depth, most_depth)] = 0;
-    if (c == ':' && ++names[std::min(depth, most_depth)] > most_names)
-      throw HttpFault(400, "bad_json", str("JSON: an object of more than ", most_names, " names"));
-    if ((c == ']' || c == '}') && depth > 0) --depth;
-    if (c == '[' || c == '{' || c == ',') ++tokens;
-    if (depth > most_depth)
-      throw HttpFault(400, "bad_json", str("JSON: deeper than ", most_depth, " levels"));
-    if (tokens > most_tokens)
-      throw HttpFault(400, "bad_json", str("JSON: more than ", most_tokens, " values"));
-  }
+  const JsonSize size = json_size(text);
+  const auto at_most = [](size_t count, size_t most, const char* what) {
+    if (count > most) throw HttpFault(400, "bad_json", str("JSON: ", what, ' ', most));
+  };
+  at_most(size.depth, most_depth, "levels within each other are at most");
+  at_most(size.values, most_values, "values are at most");
+  at_most(size.names, json_names_limit, "names of an object are at most");
 }
 
 std::optional<double> number_of(const Json& value) {

@@ -269,4 +269,31 @@ TEST_F(PictureFormats, text_of_a1111__is_taken_first) {
   EXPECT_EQ(s["steps"], 9) << s.dump();
 }
 
+// ---- what would take long to read
+TEST_F(PictureFormats, graphs__of_many_nodes_or_links_in_a_ring_are_read_at_once) {
+  std::string nodes;
+  for (int i = 0; i < 100'000; ++i) nodes += str(i == 0 ? "" : ",", "\"", i, "\":0");
+  const Texts many{{"prompt", "{" + nodes + "}"}};
+  EXPECT_FALSE(cli::other_settings(many));
+
+  json ring = graph();
+  ring["2"]["inputs"]["model"] = {"2", 0};
+  ring["3"]["inputs"]["clip"] = {"3", 0};
+  const auto found = cli::other_settings({{"prompt", ring.dump()}});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->found.loras, std::vector<std::string>{"ink:0.8:0.6"});
+}
+
+TEST_F(PictureFormats, text_of_more_than_2_mb__is_an_error_that_says_so) {
+  const std::string braces((2 << 20) + 1, '{');
+  for (const char* keyword : {"prompt", "parameters", "Comment"})
+    expect_error(
+        [&] {
+          cli::other_settings({{keyword, braces}});
+        },
+        str("`", keyword, "` has 2097153 bytes"));
+  const auto told = server_.post("/ebb/v1/inspect", {{"text", braces}});
+  EXPECT_EQ(told.status, 422) << told.body.substr(0, 200);
+}
+
 }  // namespace ebb::testing

@@ -186,8 +186,9 @@ class PipelineEngine final : public Engine {
   void release() override {
     preview_ = {};
     pipeline_.reset(), upscaler_.reset();
-    key_.clear();
+    key_.clear(), loaded_.clear();
   }
+  std::string loaded() const override { return loaded_; }
 
  private:
   // What is told of a job's pictures beside them.
@@ -227,8 +228,8 @@ class PipelineEngine final : public Engine {
     CheckpointParts parts = cli::parts_of(o);  // the one before stays good where this throws
     release();
     pipeline_ = pipeline_of(o, std::move(parts));
-    key_ = key;
-    events.model(shown_model(job), true);
+    key_ = key, loaded_ = shown_model(job);
+    events.model(loaded_, true);
   }
 
   cli::HashTexts hashes_of(const cli::GenerateFlags& o) const {
@@ -315,7 +316,7 @@ class PipelineEngine final : public Engine {
   std::optional<Context> context_;
   std::unique_ptr<TextToImage> pipeline_;
   Preview preview_;
-  std::string key_, upscaler_file_;
+  std::string key_, loaded_, upscaler_file_;
   std::unique_ptr<Upscaler> upscaler_;
 };
 

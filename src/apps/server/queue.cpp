@@ -139,6 +139,7 @@ void Queue::add(const std::shared_ptr<State>& s) {
   jobs_[s->job->id] = s;
   insert(s);
   publish_job("queued", *s);
+  if (waiting_.back() != s) tell_order();
   wake_.notify_one();
 }
 
@@ -178,9 +179,18 @@ std::vector<std::string> Queue::waiting() const {
 
 bool Queue::cancel(std::string_view id) {
   const Ending lock(*this);
-  State* s = state(id);
+  return cancel(state(id));
+}
+
+bool Queue::cancel(const Job& job) {
+  const Ending lock(*this);
+  State* s = state(job.id);
+  return cancel(s && s->job.get() == &job ? s : nullptr);
+}
+
+bool Queue::cancel(State* s) {
   if (!s || is_finished(s->view.status)) return false;
-  s->job->cancel = true;
+  s->job->cancel = s->unwanted = true;
   wake_.notify_all();
   if (s->view.status == JobStatus::queued) end(*s, JobStatus::cancelled, {});
   return true;
@@ -188,10 +198,13 @@ bool Queue::cancel(std::string_view id) {
 
 void Queue::cancel_all() {
   const Ending lock(*this);
-  if (running_) running_->job->cancel = true;
-  for (const auto& s : joined_) s->job->cancel = true;
+  if (running_) running_->job->cancel = running_->unwanted = true;
+  for (const auto& s : joined_) s->job->cancel = s->unwanted = true;
   wake_.notify_all();
-  while (!waiting_.empty()) end(*waiting_.back(), JobStatus::cancelled, {});
+  while (!waiting_.empty()) {
+    waiting_.back()->unwanted = true;
+    end(*waiting_.back(), JobStatus::cancelled, {});
+  }
 }
 
 bool Queue::skip(std::string_view id) {
@@ -212,7 +225,7 @@ bool Queue::move(std::string_view id, size_t position) {
       std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(std::min(position, waiting_.size()))),
       s);
   number_waiting();
-  events_.add("state", Json());  // whoever sends it adds the snapshot
+  tell_order();
   return true;
 }
 
@@ -395,7 +408,7 @@ void Queue::end(State& s, JobStatus status, JobError error) {
     number_waiting();
   }
   finished_.push_back(s.job->id);
-  if (!s.job->spec.keeps || !keeps_all_ || status != JobStatus::cancelled)
+  if (!s.job->spec.keeps || !keeps_all_ || s.unwanted || status != JobStatus::cancelled)
     calls_.push_back([this, job = s.job] { unkeep(*job); });  // a disk may take its time
   publish_job(status == JobStatus::completed ? "done"
               : status == JobStatus::failed  ? "failed"
@@ -419,40 +432,6 @@ void Queue::forget_old() {
     }
     finished_.pop_front();
   }
-}
-
-// ---- events -----------------------------------------------------------------------------------
-
-void Queue::publish_job(const std::string& name, const State& s) {
-  Json data = {{"job", s.job->id}, {"item", job_json(s.view)}};
-  if (name == "failed") data["error"] = data["item"]["error"];
-  events_.add(name, data, s.job);
-}
-
-void Queue::tell(const std::string& name, const Json& data) {
-  const std::lock_guard lock(mutex_);
-  events_.add(name, data);
-}
-
-std::shared_ptr<const void> Queue::subscribe(EventLog::Subscriber call, std::vector<JobView>* now) {
-  const std::lock_guard lock(mutex_);
-  if (now) *now = views();
-  return events_.subscribe(std::move(call));
-}
-
-size_t Queue::subscribers() const {
-  const std::lock_guard lock(mutex_);
-  return events_.subscribers();
-}
-
-int64_t Queue::last_event() const {
-  const std::lock_guard lock(mutex_);
-  return events_.last();
-}
-
-std::optional<Events> Queue::events_since(int64_t number) const {
-  const std::lock_guard lock(mutex_);
-  return events_.since(number);
 }
 
 // ---- the folder -------------------------------------------------------------------------------

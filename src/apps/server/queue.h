@@ -48,6 +48,7 @@ class Queue {
   std::vector<std::string> waiting() const;  // ids, in order
   // False: there is no such job that waits or runs.
   bool cancel(std::string_view id);
+  bool cancel(const Job& job);  // whoever else has its id by now
   void cancel_all();
   bool skip(std::string_view id);  // of the one that runs
   bool move(std::string_view id, size_t position);
@@ -105,19 +106,22 @@ class Queue {
     int64_t encoding = 0, lost = 0;  // pictures: those that could not be encoded
     std::optional<JobStatus> ends;   // once nothing is being encoded
     JobError error;
-    double told = 0;  // when a step was
+    bool unwanted = false;  // somebody cancelled it
+    double told = 0;        // when a step was
     int64_t turn = 0;
     std::vector<std::function<void(const JobView&)>> waiting;
   };
   class Ending;
   State* state(std::string_view id);
   const State* state(std::string_view id) const;
+  bool cancel(State* s);  // null: none
   void check(const State& s) const;
   void check_room(int64_t images, size_t bytes) const;
   void add(const std::shared_ptr<State>& s);
   void add_image(const Job& job, JobImage image);
   void insert(const std::shared_ptr<State>& s);
   void number_waiting();
+  void tell_order();
   void begin(State& s);
   void leave(const Job& job);  // which runs no more
   void end(State& s, JobStatus status, JobError error);

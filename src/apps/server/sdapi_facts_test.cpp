@@ -71,16 +71,16 @@ TEST(server_queue, finished_tasks__are_known_longer_than_their_jobs) {
 }
 
 TEST(FinishedTasks, are_forgotten_in_time_and_beyond_a_number) {
+  constexpr double hour = server::FinishedTasks::known_seconds;
   server::FinishedTasks all;
   all.add("a", 0);
   all.add("a", 1);
-  EXPECT_TRUE(all.knows("a"));
-  all.add("b", server::FinishedTasks::known_seconds + 2);
-  EXPECT_FALSE(all.knows("a"));
-  for (size_t i = 0; i < server::FinishedTasks::most; ++i)
-    all.add(std::to_string(i), server::FinishedTasks::known_seconds + 3);
-  EXPECT_FALSE(all.knows("b"));
-  EXPECT_TRUE(all.knows("0"));
+  EXPECT_TRUE(all.knows("a", hour + 1));
+  EXPECT_FALSE(all.knows("a", hour + 2)) << "though none was added";
+  all.add("b", hour + 2);
+  for (size_t i = 0; i < server::FinishedTasks::most; ++i) all.add(std::to_string(i), hour + 3);
+  EXPECT_FALSE(all.knows("b", hour + 3));
+  EXPECT_TRUE(all.knows("0", hour + 3));
 }
 
 TEST_F(SdapiFacts, extra_generation_params__are_extras_alone) {

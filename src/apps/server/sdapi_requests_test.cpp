@@ -93,6 +93,32 @@ TEST_F(SdapiRequests, override_settings__stay_where_they_are_not_to_be_restored)
   EXPECT_EQ(format(), "webp");
 }
 
+TEST_F(SdapiRequests, options__act_on_what_they_are_for) {
+  json body = request();
+  body["override_settings"] = {{"img2img_fix_steps", true}};
+  EXPECT_FALSE(settings_of("txt2img", body).contains("exact_steps"));
+  body["init_images"] = {coded(gradient(64, 64, 3))};
+  EXPECT_EQ(settings_of("img2img", body).value("exact_steps", json()), true);
+
+  ASSERT_EQ(server_.post("/sdapi/v1/options", {{"CLIP_stop_at_last_layers", 2}}).status, 200);
+  body = request();
+  EXPECT_EQ(settings_of("txt2img", body).value("clip_skip", json()), 2);
+  body["clip_skip"] = 1;  // A1111's for the model's own
+  EXPECT_EQ(settings_of("txt2img", body).value("clip_skip", json(0)), 0);
+}
+
+TEST_F(SdapiRequests, parameters__are_numbers_of_what_ran) {
+  json body = request();
+  body["width"] = nullptr, body["height"] = "64", body["steps"] = "2", body["cfg_scale"] = nullptr;
+  body["denoising_strength"] = "0.6", body["styles"] = nullptr;
+  const json a = server_.post("/sdapi/v1/txt2img", body).json();
+  for (const char* name : {"width", "height", "steps", "cfg_scale", "seed", "denoising_strength"})
+    EXPECT_TRUE(a["parameters"][name].is_number()) << name << ": " << a["parameters"][name];
+  const json info = json::parse(a["info"].get<std::string>());
+  for (const char* name : {"width", "height", "denoising_strength"})
+    EXPECT_TRUE(info[name].is_number()) << name << ": " << info[name];
+}
+
 class SdapiModels : public GenerateProgram {
  protected:
   void start() {

@@ -216,6 +216,17 @@ TEST_F(ServerSecurity, row_10__chunks__are_counted_and_must_be_well_formed) {
   EXPECT_EQ(raw(head + "2\r\n{}\r\n0\r\n\r\n").status, 200);
 }
 
+// A protocol's form of the request before is none of the next one's.
+TEST_F(ServerSecurity, faults_of_http__have_the_form_of_their_own_request) {
+  Wire wire(server_.port());
+  wire.send("POST /v1/sdapi/v1/txt2img HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\n\r\n{");
+  EXPECT_GE(wire.answer().status, 400);
+  wire.send("GET /" + std::string(100'000, 'b') + " HTTP/1.1\r\n");
+  const HttpAnswer next = wire.answer();
+  EXPECT_EQ(next.status, 431);
+  EXPECT_EQ(next.json().value("detail", "none"), "none") << next.body;
+}
+
 TEST_F(ServerSecurity, row_11__many_headers_and_long_ones__431) {
   std::string many;
   for (int i = 0; i < 200; ++i) many += str("A", i, ": b\r\n");

@@ -11,6 +11,7 @@
 #include "apps/server/page.h"
 #include "apps/server/request_log.h"
 #include "base/names.h"
+#include "core/device_lost.h"
 
 namespace ebb::server {
 namespace {
@@ -231,20 +232,26 @@ void Service::answer_plan(const Call& call, JobSpec spec) {
       try {
         const JobMemory m = engine_->plan(*job);
         c.reply({{"bytes", m.bytes}, {"limit", m.limit}, {"text", m.text}});
+      } catch (const DeviceLost& e) {
+        lose_device(e.what());
+        throw HttpFault(503, "device_lost", e.what());
       } catch (const Error& e) {  // as where it does not fit
         c.reply({{"bytes", nullptr}, {"limit", nullptr}, {"text", e.what()}});
       }
     });
+    unload_if_asked();
   });
   if (!is_idle) call.reply({{"bytes", nullptr}, {"limit", nullptr}, {"text", nullptr}});
 }
 
-void Service::answer_when_done(const Call& call, JobSpec spec, Render render) {
+void Service::answer_when_done(const Call& call, JobSpec spec, Render render,
+                               const std::function<void()>& queued) {
   const auto job = submit(call, std::move(spec));
-  const auto cancel = [this, id = job->id] {
-    codec_.add([this, id] { queue_->cancel(id); });  // which removes its files
+  const auto cancel = [this, job] {
+    codec_.add([this, job] { queue_->cancel(*job); });  // which removes its files
   };
   try {
+    if (queued) queued();
     if (!options_.keep_orphans) call.exchange->on_leave(cancel);
     queue_->when_finished(
         job->id, [this, later = call.waiting(), render = std::move(render)](const JobView& v) {
@@ -330,7 +337,7 @@ void Service::unload() {
     const std::lock_guard lock(mutex_);
     unload_ = true;
   }
-  queue_->run_idle([this] { unload_if_asked(); });
+  queue_->run_idle([this] { unload_if_asked(); });  // else behind the job or task that runs
 }
 
 }  // namespace ebb::server

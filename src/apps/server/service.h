@@ -95,7 +95,9 @@ class Service {
   std::shared_ptr<const Job> submit(const Call& call, JobSpec spec);
   // Likewise, and answers once it is finished. The peer that leaves before cancels it.
   using Render = std::function<Reply(const JobView&)>;
-  void answer_when_done(const Call& call, JobSpec spec, Render render);
+  // `queued` is called once it is taken.
+  void answer_when_done(const Call& call, JobSpec spec, Render render,
+                        const std::function<void()>& queued = {});
   // Answers with the memory that it would take, {"bytes","limit","text"}: null but for a text that
   // says why where it cannot be, all null where the device has something to do.
   void answer_plan(const Call& call, JobSpec spec);
@@ -122,7 +124,9 @@ class Service {
   void work();
   void forget_in_time(const std::stop_token& stop);
   void unload_if_asked();
+  void tell_loaded();
   void run_job(const std::shared_ptr<Job>& job, int64_t first);
+  void end_job(const Job& job, JobStatus status);
   void fail_job(const Job& job, const JobError& error);
   void lose_device(const std::string& sentence);
   int64_t first_of(const Job& job) const;  // picture that is not stored

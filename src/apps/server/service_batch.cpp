@@ -64,14 +64,15 @@ std::vector<std::shared_ptr<Job>> Service::joined_to(const std::shared_ptr<Job>&
 }
 
 // What breaks a batch may be the fault of one of its jobs: those that have not ended are made
-// alone, so that each has its own result, or its own error.
+// alone, so that each has its own result, or its own error. Where the device is lost they stay for
+// the next process, but for the first: it does not begin with the same batch again.
 void Service::run_batch(const std::vector<std::shared_ptr<Job>>& jobs) {
   std::vector<std::unique_ptr<JobEvents>> events;
   std::vector<BatchMember> members;
   for (const auto& job : jobs) {
     events.push_back(events_of(job));
     members.push_back({.job = job, .events = events.back().get(), .ends = [this, job](JobStatus s) {
-                         queue_->finish(*job, s);
+                         end_job(*job, s);
                        }});
   }
   std::string fault, lost;
@@ -93,12 +94,16 @@ void Service::run_batch(const std::vector<std::shared_ptr<Job>>& jobs) {
   if (options_.log && !fault.empty())
     say(str("batch of ", jobs.size(),
             " jobs failed, they are made one by one: ", fault.substr(0, 300)));
-  for (size_t i = 0; i < jobs.size(); ++i)
-    if (members[i].open && lost.empty() && device_fault().empty())
-      run_job(jobs[i], members[i].next);
-    else if (members[i].open)
-      fail_job(*jobs[i], {500, "device_lost", lost.empty() ? device_fault() : lost});
   if (!lost.empty()) lose_device(lost);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (!members[i].open) continue;
+    if (device_fault().empty())
+      run_job(jobs[i], members[i].next);
+    else if (i == 0 && !lost.empty())
+      fail_job(*jobs[i], {500, "device_lost", lost});
+    else
+      queue_->finish(*jobs[i], JobStatus::cancelled, {503, "device_lost", device_fault()});
+  }
 }
 
 }  // namespace ebb::server

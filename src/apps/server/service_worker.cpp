@@ -87,8 +87,6 @@ class Running final : public JobEvents {
         if (image.id.empty())
           image.id =
               s.store().add(std::move(bytes), {spec.format, p.seed, spec.keeps, tag}, &fault);
-        if (const auto at = p.text.find("parameters"); at != p.text.end())
-          image.parameters = at->second;
         if (!fault.empty()) s.queue().warn(job, fault);
         encoding->image = std::move(image);
       } catch (const std::exception& e) {
@@ -116,16 +114,23 @@ void Service::work() {
     else
       run_batch(others);
     unload_if_asked();
+    tell_loaded();
   }
 }
 
 void Service::unload_if_asked() {
   {
     const std::lock_guard lock(mutex_);
-    if (!std::exchange(unload_, false)) return;
+    if (!std::exchange(unload_, false) || !device_fault_.empty()) return;
   }
   engine_->release();
-  set_model("", false);
+  tell_loaded();
+}
+
+// A job may have failed while it loaded another model, or given all back.
+void Service::tell_loaded() {
+  const std::string name = device_fault().empty() ? engine_->loaded() : "";
+  if (model() != std::pair(name, !name.empty())) set_model(name, !name.empty());
 }
 
 std::unique_ptr<JobEvents> Service::events_of(const std::shared_ptr<Job>& job) {
@@ -144,13 +149,9 @@ void Service::run_job(const std::shared_ptr<Job>& job, int64_t first) {
   try {
     first = std::max(first, first_of(*job));
     if (first < job->spec.images()) run_pictures(*engine_, *job, first, events);
-    {
-      const std::lock_guard lock(mutex_);
-      last_error_.clear();
-    }
-    queue_->finish(*job, JobStatus::completed);
+    end_job(*job, JobStatus::completed);
   } catch (const Cancelled&) {
-    queue_->finish(*job, JobStatus::cancelled);
+    end_job(*job, JobStatus::cancelled);
   } catch (const DeviceLost& e) {
     fail_job(*job, {500, "device_lost", e.what()});
     lose_device(e.what());
@@ -167,6 +168,14 @@ void Service::run_job(const std::shared_ptr<Job>& job, int64_t first) {
   } catch (const std::exception& e) {
     fail_job(*job, {500, "generation_failed", str("serve: ", e.what())});
   }
+}
+
+void Service::end_job(const Job& job, JobStatus status) {
+  if (status == JobStatus::completed) {
+    const std::lock_guard lock(mutex_);
+    last_error_.clear();
+  }
+  queue_->finish(job, status);
 }
 
 void Service::fail_job(const Job& job, const JobError& error) {
@@ -186,7 +195,6 @@ void Service::lose_device(const std::string& sentence) {
     device_fault_ = sentence;
   }
   queue_->close(false);
-  set_model("", false);
 }
 
 }  // namespace ebb::server

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t most_thumbs = 1000, most_facts = 10000;
+constexpr size_t most_thumbs = 1000, most_facts = 10000, most_facts_bytes = size_t{32} << 20;
 constexpr int64_t thumb_side = 256;
 constexpr int thumb_quality = 80;
 
@@ -243,7 +243,10 @@ std::optional<PictureFacts> Store::facts(std::string_view id) {
     // a broken file has none
   }
   const std::lock_guard lock(mutex_);
-  if (facts_.size() >= most_facts) facts_.clear();
+  const size_t own = out.parameters.size() + out.settings.size();
+  if (facts_.size() >= most_facts || facts_bytes_ + own > most_facts_bytes)
+    facts_.clear(), facts_bytes_ = 0;
+  facts_bytes_ += own;
   facts_[std::string(id)] = out;
   return out;
 }

@@ -92,6 +92,7 @@ class Store {
   size_t memory_bytes_ = 0;
   std::map<std::string, std::string, std::less<>> thumbs_;
   std::map<std::string, PictureFacts, std::less<>> facts_;
+  size_t facts_bytes_ = 0;  // of their texts
 };
 
 std::string_view type_of(io::PictureFormat format);    // "image/png"

@@ -27,8 +27,6 @@ class Graph {
  public:
   explicit Graph(const Json& nodes) : nodes_(nodes) {}
 
-  size_t size() const { return nodes_.size(); }
-
   // Null where there is none, or it has no inputs.
   Node node(const std::string& id) const {
     const auto at = nodes_.find(id);
@@ -51,15 +49,24 @@ class Graph {
     return nullptr;
   }
 
+  // `from` and what is behind it by the first link of each, until one comes again.
+  std::vector<Node> chain(Node from, const Names& names) const {
+    std::vector<Node> out;
+    std::set<Node> seen;
+    for (Node n = from; n && seen.insert(n).second; n = next(n, names)) out.push_back(n);
+    return out;
+  }
+
   // The text of a value, also where it stands in nodes that hold only that; "" where there is none.
   std::string value(Node of, const Names& names) const {
     const Json* found = nullptr;
     for (const char* name : names)
       if (const auto at = of->find(name); !found && at != of->end()) found = &*at;
-    for (size_t steps = 0; found && found->is_array() && steps <= size(); ++steps) {
+    std::set<Node> seen;
+    while (found && found->is_array()) {
       const Node holder = linked(*found);
       found = nullptr;
-      if (!holder) break;
+      if (!holder || !seen.insert(holder).second) break;
       for (const char* name : names_of_values)
         if (const auto at = holder->find(name); !found && at != holder->end()) found = &*at;
     }
@@ -128,13 +135,11 @@ struct Start {
 
 Start start_of(const Graph& g, const Sampler& last) {
   Start out;
-  Node n = last.next(g, {"latent_image", "latent", "samples"});
-  for (size_t steps = 0; n && steps <= g.size(); ++steps) {
+  const Names before = {"latent_image", "samples", "latent", "pixels", "images", "image"};
+  for (const Node n : g.chain(last.next(g, {"latent_image", "latent", "samples"}), before)) {
     if (is_sampler(n)) out.before.push_back(Sampler::at(g, n));
     if (n->contains("upscale_method") || n->contains("upscale_model")) out.enlarges = n;
-    const Node from = g.next(n, {"latent_image", "samples", "latent", "pixels", "images", "image"});
-    if (!from && n->contains("width") && n->contains("height")) out.empty = n;
-    n = from;
+    if (!g.next(n, before) && n->contains("width") && n->contains("height")) out.empty = n;
   }
   return out;
 }
@@ -142,26 +147,22 @@ Start start_of(const Graph& g, const Sampler& last) {
 void add_prompts(const Graph& g, const Sampler& s, FoundSettings& out) {
   for (const char* role : {"positive", "negative"}) {
     std::string& text = *role == 'p' ? out.text.prompt : out.text.negative;
-    Node n = *role == 'p' ? s.next(g, {role, "conditioning"}) : s.next(g, {role});
-    for (size_t steps = 0; n && text.empty() && steps <= g.size(); ++steps) {
-      text = g.value(n, {"text", "text_g", "prompt", "t5xxl"});
-      n = g.next(n, {role, "conditioning", "conditioning_1", "conditioning_to"});
-    }
+    const Node first = *role == 'p' ? s.next(g, {role, "conditioning"}) : s.next(g, {role});
+    for (const Node n : g.chain(first, {role, "conditioning", "conditioning_1", "conditioning_to"}))
+      if (text.empty()) text = g.value(n, {"text", "text_g", "prompt", "t5xxl"});
   }
 }
 
 void add_clip_skip(const Graph& g, const Sampler& s, FoundSettings& out) {
-  Node n = s.next(g, {"positive", "conditioning"});
-  for (size_t steps = 0; n && steps <= g.size(); ++steps) {
+  const Names before = {"clip", "positive", "conditioning", "conditioning_1", "conditioning_to"};
+  for (const Node n : g.chain(s.next(g, {"positive", "conditioning"}), before)) {
     const std::string layer = g.value(n, {"stop_at_clip_layer"});
     if (layer.starts_with('-')) return add_value(out.text, "Clip skip", layer.substr(1));
-    n = g.next(n, {"clip", "positive", "conditioning", "conditioning_1", "conditioning_to"});
   }
 }
 
 void add_model(const Graph& g, const Sampler& s, FoundSettings& out) {
-  Node n = s.next(g, {"model"});
-  for (size_t steps = 0; n && steps <= g.size(); ++steps) {
+  for (const Node n : g.chain(s.next(g, {"model"}), {"model"})) {
     if (const std::string lora = g.value(n, {"lora_name"}); !lora.empty()) {
       const std::string strength = g.value(n, {"strength_model"}),
                         of_text = g.value(n, {"strength_clip"});
@@ -171,7 +172,6 @@ void add_model(const Graph& g, const Sampler& s, FoundSettings& out) {
     }
     if (const std::string file = g.value(n, {"ckpt_name", "unet_name"}); !file.empty())
       return add_value(out.text, "Model", file_stem(file));
-    n = g.next(n, {"model"});
   }
 }
 
@@ -214,9 +214,7 @@ void add_second_pass(const Graph& g, const Sampler& second, const Start& start,
 }
 
 std::optional<FoundSettings> read(const TextsOfPicture& text) {
-  const auto prompt = text.find("prompt");
-  if (prompt == text.end()) return {};
-  const auto nodes = parse_json<Json>(prompt->second);
+  const auto nodes = parse_json<Json>(text_of(text, "prompt"));
   if (!nodes.is_object()) return {};
   const Graph g(nodes);
   const auto all = g.from_pictures();

@@ -50,10 +50,8 @@ bool says_nothing(std::string_view value) {
 // "" where there is none, or it says so.
 std::string value_of(const TextsOfPicture& text, std::string_view field, std::string_view label) {
   for (const std::string_view name : {field, label})
-    if (const auto at = text.find(std::string(name)); at != text.end()) {
-      const std::string_view value = trimmed(at->second);
+    if (const std::string_view value = trimmed(text_of(text, std::string(name))); !value.empty())
       return says_nothing(value) ? std::string() : std::string(value);
-    }
   return "";
 }
 
@@ -105,7 +103,7 @@ std::vector<std::string> loras_of(const TextsOfPicture& text) {
 std::optional<FoundSettings> read(const TextsOfPicture& all) {
   TextsOfPicture text = all;
   if (value_of(text, "num_inference_steps").empty() && text.contains("parameters"))
-    text = texts_of_lines(text["parameters"]);
+    text = texts_of_lines(text_of(text, "parameters"));
   const std::string model = value_of(text, "use_stable_diffusion_model");
   if (value_of(text, "num_inference_steps").empty() || model.empty()) return {};
   FoundSettings out;

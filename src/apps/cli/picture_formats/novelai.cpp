@@ -97,15 +97,11 @@ void add_others(const Json& j, Infotext& out) {
 }
 
 std::optional<FoundSettings> read(const TextsOfPicture& text) {
-  const auto text_of = [&](const char* keyword) {
-    const auto at = text.find(keyword);
-    return at == text.end() ? std::string() : at->second;
-  };
-  const Json j = parse_json(text_of("Comment"));
+  const Json j = parse_json(text_of(text, "Comment"));
   if (!j.is_object() || !j.contains("uc") || value_of(j, "steps").empty()) return {};
   FoundSettings out;
   const std::string prompt = value_of(j, "prompt");
-  out.text.prompt = a1111_emphasis(prompt.empty() ? text_of("Description") : prompt);
+  out.text.prompt = a1111_emphasis(prompt.empty() ? text_of(text, "Description") : prompt);
   out.text.negative = a1111_emphasis(value_of(j, "uc"));
   add_value(out.text, "Steps", value_of(j, "steps"));
   add_sampler(j, out.text);
@@ -113,10 +109,10 @@ std::optional<FoundSettings> read(const TextsOfPicture& text) {
   add_value(out.text, "Seed", value_of(j, "seed"));
   const std::string width = value_of(j, "width"), height = value_of(j, "height");
   if (!width.empty() && !height.empty()) add_value(out.text, "Size", str(width, 'x', height));
-  add_value(out.text, "Model", text_of("Source"));
+  add_value(out.text, "Model", text_of(text, "Source"));
   if (value_of(j, "request_type") == "Img2ImgRequest")
     add_value(out.text, "Denoising strength", value_of(j, "strength"));
-  add_of_first_models(text_of("Source"), out.text);
+  add_of_first_models(text_of(text, "Source"), out.text);
   add_others(j, out.text);
   return out;
 }

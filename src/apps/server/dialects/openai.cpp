@@ -359,7 +359,7 @@ std::vector<Route> routes() {
       {"POST", "/v1/images/variations",
        [](const Call& c) { from_image(c, "image_generation", vary); }, On::models, large_body,
        form},
-      {"GET", "/v1/models", models},
+      {"GET", "/v1/models", models, On::models},
       {"GET", "/v1/models/{}", model, On::models},
   };
 }

@@ -38,19 +38,22 @@ bool is_extra(std::string_view key) {
 }
 
 // What A1111's clients parse a second time.
-std::string info_text(const JobView& v, const Json& echoed) {
+std::string info_text(Store& store, const JobView& v, const Json& echoed) {
   const cli::GenerateFlags& o = v.job->spec.flags;
   Json seeds = Json::array(), subseeds = Json::array(), texts = Json::array(),
        prompts = Json::array(), negatives = Json::array();
+  Infotext first;
   for (const JobImage& i : v.images) {
-    const Infotext text = parse_infotext(i.parameters);
+    const auto facts = store.facts(i.id);
+    const std::string all = facts ? facts->parameters : "";
+    const Infotext text = parse_infotext(all);
+    if (texts.empty()) first = text;
     const std::string subseed = text.value("Variation seed");
     seeds.push_back(i.seed);
     subseeds.push_back(subseed.empty() ? Json(-1) : Json::parse(subseed, nullptr, false));
-    texts.push_back(i.parameters);
+    texts.push_back(all);
     prompts.push_back(o.prompt), negatives.push_back(o.negative);
   }
-  const Infotext first = parse_infotext(v.images.empty() ? "" : v.images[0].parameters);
   Json extra = Json::object();
   for (const auto& [key, value] : first.values)
     if (is_extra(key)) extra[key] = value;
@@ -90,20 +93,21 @@ std::string info_text(const JobView& v, const Json& echoed) {
 
 void generate(const Call& c, Task task) {
   sdapi::Asked asked = sdapi::read_request(c, task);
-  c.service.answer_when_done(c, std::move(asked.spec),
-                             [&s = c.service, echoed = asked.echoed, sends = asked.sends_images,
-                              maps = asked.maps](const JobView& v) {
-                               throw_if_failed(v);
-                               Json images = Json::array();
-                               if (sends) {
-                                 for (const std::string& bytes : files_of_pictures(s.store(), v))
-                                   images.push_back(base64(bytes));
-                                 for (const std::string& map : maps) images.push_back(map);
-                               }
-                               return Reply{.body = json_text({{"images", std::move(images)},
-                                                               {"parameters", echoed},
-                                                               {"info", info_text(v, echoed)}})};
-                             });
+  const auto render = [&s = c.service, echoed = asked.echoed, sends = asked.sends_images,
+                       maps = asked.maps](const JobView& v) {
+    throw_if_failed(v);
+    Json images = Json::array();
+    if (sends) {
+      for (const std::string& bytes : files_of_pictures(s.store(), v))
+        images.push_back(base64(bytes));
+      for (const std::string& map : maps) images.push_back(map);
+    }
+    return Reply{.body = json_text({{"images", std::move(images)},
+                                    {"parameters", echoed},
+                                    {"info", info_text(s.store(), v, echoed)}})};
+  };
+  c.service.answer_when_done(c, std::move(asked.spec), render,
+                             [&] { sdapi::keep_options(c, asked.kept_options); });
 }
 
 std::vector<Route> routes() {

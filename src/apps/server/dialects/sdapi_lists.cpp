@@ -186,15 +186,15 @@ Handler missing(const char* sentence) {
 std::vector<Route> routes() {
   const Json list = Json::array();
   std::vector<Route> out = {
-      {"GET", "/sdapi/v1/sd-models", models},
-      {"GET", "/sdapi/v1/sd-vae", vaes},
-      {"GET", "/sdapi/v1/sd-modules", modules},
+      {"GET", "/sdapi/v1/sd-models", models, On::models},
+      {"GET", "/sdapi/v1/sd-vae", vaes, On::models},
+      {"GET", "/sdapi/v1/sd-modules", modules, On::models},
       {"GET", "/sdapi/v1/samplers", samplers},
       {"GET", "/sdapi/v1/schedulers", schedulers},
-      {"GET", "/sdapi/v1/upscalers", upscalers},
+      {"GET", "/sdapi/v1/upscalers", upscalers, On::models},
       {"GET", "/sdapi/v1/latent-upscale-modes", latent_modes},
-      {"GET", "/sdapi/v1/loras", loras},
-      {"GET", "/sdapi/v1/embeddings", embeddings},
+      {"GET", "/sdapi/v1/loras", loras, On::models},
+      {"GET", "/sdapi/v1/embeddings", embeddings, On::models},
       {"GET", "/sdapi/v1/prompt-styles", styles},
       {"GET", "/sdapi/v1/memory", memory},
       {"GET", "/sdapi/v1/cmd-flags", constant({{"api", true}})},
@@ -203,10 +203,10 @@ std::vector<Route> routes() {
       {"POST", "/sdapi/v1/interrogate", missing("Model not found: ebb has no captioner")},
       {"GET", "/controlnet/version", constant({{"version", 2}})},
       {"GET", "/controlnet/settings", constant({{"control_net_unit_count", 3}})},
-      {"GET", "/controlnet/model_list", control_models},
+      {"GET", "/controlnet/model_list", control_models, On::models},
       {"GET", "/controlnet/module_list",
        constant({{"module_list", sdapi::preprocessors()}, {"module_detail", Json::object()}})},
-      {"GET", "/controlnet/control_types", control_types},
+      {"GET", "/controlnet/control_types", control_types, On::models},
   };
   for (const char* path :
        {"script-info", "extensions", "hypernetworks", "face-restorers", "realesrgan-models"})

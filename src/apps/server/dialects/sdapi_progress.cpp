@@ -95,7 +95,7 @@ void internal_progress(const Call& c, JsonReader& r) {
   Json out = null_task();
   const auto v = s.queue().find(id);
   if (!v) {
-    out["completed"] = s.finished().knows(id);
+    out["completed"] = s.finished().knows(id, unix_time());
     return c.reply(out);
   }
   out["completed"] = is_finished(v->status);

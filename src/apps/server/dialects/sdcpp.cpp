@@ -130,7 +130,7 @@ Json job_text(Service& s, const JobView& v) {
 
 JobView job_of(const Call& c) {
   const auto v = c.service.queue().find(c.parts.at(0));
-  if (!v && c.service.finished().knows(c.parts.at(0)))
+  if (!v && c.service.finished().knows(c.parts.at(0), unix_time()))
     throw HttpFault(410, "expired", "the job's result is no longer kept");
   if (!v) throw HttpFault(404, "not_found", "job not found");
   return *v;
@@ -163,7 +163,7 @@ void capabilities(const Call& c) {
 
 std::vector<Route> routes() {
   return {
-      {"GET", "/sdcpp/v1/capabilities", capabilities},
+      {"GET", "/sdcpp/v1/capabilities", capabilities, On::models},
       {"POST",
        "/sdcpp/v1/img_gen",
        with_json(img_gen),

@@ -55,12 +55,14 @@ export async function call(method, path, body) {
 export const blobOf = async url => (await send(url)).blob();
 
 /** With a token it is fetched, since <img> cannot send one. */
+export const dropBlob = img => img.src.startsWith('blob:') && URL.revokeObjectURL(img.src);
+
 export async function setImage(img, url) {
   if (img.dataset.url === url) return;
   img.dataset.url = url;
   const made = token ? URL.createObjectURL(await blobOf(url)) : url;
   if (img.dataset.url !== url) return;
-  if (img.src.startsWith('blob:')) URL.revokeObjectURL(img.src);
+  dropBlob(img);
   img.src = made;
 }
 

@@ -1,12 +1,12 @@
-// What buttons, keys and dropped pictures do.
+// Buttons, keys, dropped pictures.
 import { $, el, button, on, onFile, show, setText, toast, complain, doing } from './dom.js';
 import { call, follow, known, onChange, takeToken, withToken } from './api.js';
 import * as form from './form.js';
 import { buildInput, inputOfJob, takeInputFile, takeInput } from './input.js';
-import { buildPictures, queueJob, draw, stopCurrent, imageKey, ACTIONS } from './pictures.js';
+import { buildPictures, queueJob, draw, stopCurrent, ACTIONS } from './pictures.js';
 
 let catalogue = null;
-let sending = Promise.resolve();      // jobs are sent in the order of their clicks
+let sending = Promise.resolve();  // jobs are sent in the order of their clicks
 
 async function send(job, input) {
   try {
@@ -27,18 +27,16 @@ function generate() {
 
 let planned = '', rest = 0;
 
-/** Shows the memory that pictures would take. */
 function planSoon() {
   clearTimeout(rest);
   rest = setTimeout(async () => {
     const { prompt, seed, ...job } = form.readSettings(), key = JSON.stringify(job);
     if (key === planned || document.querySelector('[aria-invalid=true]')) return;
     const plan = await call('POST', '/plan', job).catch(error => ({ text: error.message }));
-    if (!plan.text) return;
-    planned = key;
+    planned = plan.text && key;
+    show('memory', plan.text);
     $('memory-share').value = plan.bytes / plan.limit || 0;
     setText($('memory-text'), `Memory: ${plan.text}`);
-    show('memory', true);
   }, 600);
 }
 
@@ -98,24 +96,20 @@ function buildDropping() {
 }
 
 const KEYS = {
-  'Ctrl Enter': 'make the picture, or add it to the queue', Esc: 'stop, or close what is open',
-  '/': 'go to the prompt', 'Ctrl ↑ ↓': 'weight of the words at the caret',
+  'Ctrl Enter': 'make or queue the picture', Esc: 'stop, or close',
+  'Ctrl k': 'to the prompt', 'Ctrl ↑ ↓': 'weight of the words at the caret',
   '← → Home End': 'walk through the pictures', Enter: 'open the picture',
-  '?': 'this list',
+  F1: 'this list',
 };
 
 function globalKey(event) {
   const { key, target } = event, control = event.ctrlKey || event.metaKey;
-  if (control && key === 'Enter') {
-    event.preventDefault();
-    return generate();
-  }
-  if (event.defaultPrevented || document.querySelector('dialog[open]')) return;
-  if (key === 'Escape') return stopCurrent().catch(complain);
-  if (target.matches('input, textarea, select') || control || event.altKey) return;
-  if (key === '/') $('prompt').focus();
-  else if (key === '?') $('keys').showModal();
-  else return imageKey(event);
+  if (event.defaultPrevented || event.isComposing || document.querySelector('dialog[open]')) return;
+  if (control && key === 'Enter') generate();
+  else if (control && key === 'k') $('prompt').focus();
+  else if (key === 'F1') $('keys').showModal();
+  else if (key === 'Escape' && !target.matches('input, select')) return stopCurrent().catch(complain);
+  else return;
   event.preventDefault();
 }
 
@@ -150,8 +144,9 @@ async function loadCatalogue() {
   form.useCatalogue(catalogue, known.model?.name);
   planSoon();
   drawEmpty();
-  if (catalogue.scanning) setTimeout(() => loadCatalogue().catch(() => {}), 1500);
-  for (const { file, error } of catalogue.faults) complain({ message: `${file}: ${error}` });
+  if (catalogue.scanning) return setTimeout(() => loadCatalogue().catch(() => {}), 1500);
+  const bad = catalogue.faults.map(({ file, error }) => `${file}: ${error}`);
+  if (bad[0]) complain({ message: bad.slice(0, 4).join('\n') + (bad[4] ? ' …' : '') });
 }
 
 function heard(type, { up, fault }) {
@@ -161,6 +156,7 @@ function heard(type, { up, fault }) {
     if (up && catalogue) toast('Connected again.');
     if (up) loadCatalogue().catch(complain);
   }
+  planSoon();
   setText($('status'), known.model?.state === 'loading' ? 'Loading the model…' : '');
 }
 

@@ -1,6 +1,6 @@
 // The current picture, the list of jobs, the gallery and its viewer.
 import { $, el, button, on, show, setText, announce, complain, doing, ask, perFrame } from './dom.js';
-import { call, known, onChange, adopt, forget, setImage, blobOf } from './api.js';
+import { call, known, onChange, adopt, forget, setImage, dropBlob, blobOf } from './api.js';
 
 let lastJob = null;       // its last picture is shown where none is made
 
@@ -57,6 +57,7 @@ async function drawPreview(job) {
   try {
     await setImage(next, url);
     await next.decode();
+    dropBlob(img);
     if (running()?.id === job.id) Object.assign(img, { src: next.src, hidden: false }).dataset.url = url;
   } catch {
   } finally {
@@ -313,7 +314,7 @@ const actionsOf = image => ACTIONS.map(([name, label, key, title]) =>
     { title: key ? `${title} (${key})` : title }));
 
 /** Without `id` for the current picture. */
-export function imageKey(event, id = currentImage()) {
+function imageKey(event, id = currentImage()) {
   const found = ACTIONS.find(action => action[2] === event.key);
   if (!found || !id || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
@@ -379,6 +380,7 @@ function buildGallery() {
       loadOlder(true).catch(complain);
     }, 250);
   });
+  on('current', 'keydown', event => imageKey(event));
   on('thumbs', 'keydown', galleryKey);
   on('viewer', 'keydown', viewerKey);
   on('viewer', 'close', () => {

@@ -156,7 +156,7 @@ void set_options(const Call& call, SettingsBuilder& to, const Json& options) {
     to.set("clip_skip", *skip, "CLIP_stop_at_last_layers");
   if (const auto delta = r.integer("eta_noise_seed_delta", 0, largest_seed); delta && *delta != 0)
     to.set("ensd", *delta, "eta_noise_seed_delta");
-  if (r.truth("img2img_fix_steps").value_or(false) && to.has("init")) to.set("exact_steps", true);
+  r.truth("img2img_fix_steps");  // image to image looks at it
   refuse_unless_number(options, "inpainting_mask_weight", 1);
   refuse_unless_number(options, "initial_noise_multiplier", 1);
   refuse_unless_number(options, "comma_padding_backtrack", 20);

@@ -281,6 +281,8 @@ void set_init(Reading& q) {
     q.to.set("image_guidance", *image, "image_cfg_scale");
   refuse_unless(r.number("initial_noise_multiplier").value_or(1) == 1, "initial_noise_multiplier");
   r.skip({"include_init_images"});
+  JsonReader options(q.options);
+  if (options.truth("img2img_fix_steps").value_or(false)) q.to.set("exact_steps", true);
   set_mask(q);
   const int64_t mode = r.integer("resize_mode", 0, 3).value_or(0);
   if (q.to.spec().flags.modes.only_masked) {  // the region has the size's ratio
@@ -322,6 +324,20 @@ void set_task(Reading& q) {
                   random_text(7, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), ')');
 }
 
+// What was asked for, and what became of it where that was left open, or said in another form.
+void echo(Reading& q, const Json& body, Asked& out) {
+  for (const auto& [name, value] : body.items())
+    if (!value.is_null()) out.echoed[name] = value;
+  const GenerateOptions& g = out.spec.flags.generate;
+  out.echoed.update({{"width", q.size.width},
+                     {"height", q.size.height},
+                     {"cfg_scale", g.guidance},
+                     {"steps", g.steps},
+                     {"seed", uint64_t{g.seed}}});
+  if (const auto strength = q.r.number("denoising_strength"))
+    out.echoed["denoising_strength"] = *strength;
+}
+
 }  // namespace
 
 io::PictureFormat format_of(const Json& name) {
@@ -345,8 +361,8 @@ Asked read_request(const Call& call, Task task) {
   to.set("dialect", "a1111");
   set_options(call, to, options);
   if (const auto skip = r.integer("clip_skip", 0, most_clip_skip);
-      skip && *skip > 1 && !(changes && changes->contains("CLIP_stop_at_last_layers")))
-    to.set("clip_skip", *skip);
+      skip && *skip > 0 && !(changes && changes->contains("CLIP_stop_at_last_layers")))
+    to.set("clip_skip", *skip > 1 ? *skip : 0);
   set_prompts(q), set_seeds(q), set_size(q), set_sampler(q), check_neutral(q), set_loras(q);
   if (task == Task::txt2img)
     set_hires(q);
@@ -358,13 +374,9 @@ Asked read_request(const Call& call, Task task) {
   Asked out{.spec = to.finish(), .echoed = default_fields(task), .maps = std::move(maps)};
   out.sends_images = r.truth("send_images").value_or(true);
   if (!r.truth("override_settings_restore_afterwards").value_or(true) && changes)
-    keep_options(call, *changes);
+    out.kept_options = *changes;
   call.ignore(r);
-  out.echoed.update({{"width", q.size.width},
-                     {"height", q.size.height},
-                     {"cfg_scale", out.spec.flags.generate.guidance}});
-  out.echoed.update(body);
-  out.echoed["seed"] = uint64_t{out.spec.flags.generate.seed};
+  echo(q, body, out);
   if (task == Task::img2img && !r.truth("include_init_images").value_or(false))
     out.echoed["init_images"] = out.echoed["mask"] = nullptr;
   return out;

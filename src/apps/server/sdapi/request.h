@@ -17,7 +17,8 @@ struct Asked {
   JobSpec spec;
   Json echoed;  // every field, with its default
   bool sends_images = true;
-  std::vector<std::string> maps;  // of ControlNet units, base64, behind the pictures
+  std::vector<std::string> maps;       // of ControlNet units, base64, behind the pictures
+  Json kept_options = Json::object();  // for keep_options(), once the job is queued
 };
 // Throws HttpFault.
 Asked read_request(const Call& call, Task task);
