@@ -131,6 +131,7 @@ TEST_F(ServerBatch, job__is_settled_once_for_all_that_may_join_it) {
     void run_batch(std::span<server::BatchMember>) override {}
     server::JobMemory plan(const Job&) override { return {}; }
     void release() override {}
+    std::string loaded() const override { return fake_->loaded(); }
 
    private:
     std::atomic<int>&leads_, &others_;
