@@ -120,6 +120,30 @@ TEST(tokens, other_work__is_not_joined) {
   EXPECT_EQ(count(planned_tokens(t.g), ops::def::concat()), 2);
 }
 
+// What is computed of operands of other dtypes or shapes is not the same work.
+TEST(tokens, norms_of_other_operands__are_not_joined) {
+  for (const bool other_weights : {false, true}) {
+    Graph g;
+    const auto norm = [&](const std::string& name, int64_t tokens, DType x, DType gamma) {
+      const Value v = g.input(name, {x, {2, tokens, heads, head_width}});
+      const Value w = g.input("gamma_" + name, {gamma, {head_width}});
+      return ops::cast(ops::rms_norm(v, w, {}), DType::f32);
+    };
+    const DType narrow = DType::bf16;
+    const Value q = joined(norm("tq", text, other_weights ? DType::f32 : narrow, DType::f32),
+                           norm("iq", image, DType::f32, other_weights ? narrow : DType::f32));
+    g.output("y", q);
+    expect_equal(in_primitives(g), in_primitives(planned_tokens(g)));
+  }
+}
+
+// One token of each kind: weights that are broadcast over tokens are not put side by side.
+TEST(tokens, norms_of_one_token_each__are_one_loop) {
+  Tokens t;
+  t.g.output("y", joined(t.norm("tq", 1), t.norm("iq", 1)));
+  expect_equal(in_primitives(t.g), in_primitives(planned_tokens(t.g)));
+}
+
 // The launches of an H200, of two images: three projections of each, two loops, the attention, the
 // copies of v and of the result's parts.
 TEST(tokens, plan__launches_one_loop_for_queries_and_one_for_keys) {

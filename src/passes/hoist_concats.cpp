@@ -85,14 +85,26 @@ class Joiner {
     }
     return true;
   }
-  // Whether the spaces are the same but for the sizes along the dim, which is not reduced.
+  // Whether the spaces are the same but for the sizes along the dim, which is not reduced, and so
+  // are the operands, of the same dtypes.
   bool reads_alike(const ExpressionNode& e, const ExpressionNode& first, const Parts& p) const {
     Shape a = e.space, b = first.space;
     if (a.rank() != b.rank() || -p.dim > a.rank()) return false;
     const int64_t dim = a.rank() + p.dim;
     if (e.reduction && std::ranges::count(e.reduction->dims, dim) != 0) return false;
     a[dim] = b[dim] = 1;
-    return a == b && e.space[dim] == size(e.out[0], p.dim);
+    if (a != b || e.space[dim] != size(e.out[0], p.dim)) return false;
+    for (size_t k = 0; k < e.in.size(); ++k)
+      if (g_.type(e.in[k]).dtype != g_.type(first.in[k]).dtype ||
+          shape_beside(e.in[k], p.dim) != shape_beside(first.in[k], p.dim))
+        return false;
+    return true;
+  }
+  // The shape of a value with size 1 along the dim.
+  Shape shape_beside(int32_t v, int64_t dim) const {
+    Shape s = shape(v);
+    if (-dim <= s.rank()) s[dim] = 1;
+    return s;
   }
 
   // Whether they are such work with a reduction in it: a loop of its own in any case.
@@ -182,7 +194,8 @@ class Joiner {
         std::ranges::count(p.values, p.values[0]) == static_cast<int64_t>(p.values.size());
     bool full = true;
     for (size_t k = 0; k < each.size(); ++k)
-      full &= size(p.values[k], p.dim) == each[k]->space[each[k]->space.rank() + p.dim];
+      full &= -p.dim <= shape(p.values[k]).rank() &&
+              size(p.values[k], p.dim) == each[k]->space[each[k]->space.rank() + p.dim];
     if (full) return join(p);
     if (same) return rw_.map(p.values[0]);
     std::vector<Value> all;
