@@ -26,12 +26,18 @@ class Attrs {
   Attrs(A value)  // NOLINT: an op's struct is its attributes
       : held_(std::make_shared<const Model<A>>(std::move(value))) {}
 
+  // The struct; null if it is another one.
+  template <class A>
+  const A* get() const {
+    const auto* m = dynamic_cast<const Model<A>*>(held_.get());
+    return m ? &m->value : nullptr;
+  }
   // The struct. Throws Error if it is another one.
   template <class A>
   const A& as() const {
-    const auto* m = dynamic_cast<const Model<A>*>(held_.get());
-    require(m != nullptr, "attrs: expected ", typeid(A).name());
-    return m->value;
+    const A* a = get<A>();
+    require(a != nullptr, "attrs: expected ", typeid(A).name());
+    return *a;
   }
 
   const std::string& text() const { return held_->text(); }  // "{a=1 b=2}"

@@ -126,6 +126,9 @@ struct OpDef {
   const Together* together = nullptr;
   // What a use multiplies and computes of its products. Null: it is no sum of products.
   Contraction (*contraction)(const Signature&) = nullptr;
+  // Matmuls, convolutions and attention: many operations for each element read, which devices have
+  // hardware for.
+  bool matrix_work = false;
 };
 
 // The expression of a pointwise signature over its tensor inputs. Throws Error for other ops.

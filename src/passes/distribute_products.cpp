@@ -7,7 +7,6 @@
 #include "ir/contraction.h"
 #include "ops/add/op.h"
 #include "ops/modulate/op.h"
-#include "ops/mul/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/op.h"
@@ -98,7 +97,7 @@ class Distributor {
 
   // A matrix [N,K] times a column [N,1].
   bool is_product_by_rows(const Node& n) const {
-    if (n.op != &ops::def::mul()) return false;
+    if (!n.op->expr || n.in.size() != 2 || !ops::is_product(expression_of(g_, n))) return false;
     const Shape &whole = g_.type(n.in[0]).shape, &rows = g_.type(n.in[1]).shape;
     return whole.rank() == 2 && whole == g_.type(n.out[0]).shape && rows == Shape{whole[0], 1};
   }

@@ -47,7 +47,7 @@ Graph narrow_weights(const Graph& g, const std::function<bool(const Source&)>& i
   Rewriter rw(g);
   rw.copy_sources();
   for (Node n : g.nodes()) {
-    if (n.op->precision == OpDef::Precision::low) narrow(n);
+    if (n.op->matrix_work) narrow(n);
     rw.copy(n);
   }
   rw.copy_ends();

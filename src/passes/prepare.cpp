@@ -22,7 +22,7 @@ Depends depends_of(const Graph& g, const Node& n, const std::vector<Depends>& va
     all = std::max(all, values[static_cast<size_t>(v)]);
     read += g.type(v).shape.numel();
   }
-  const bool repeats = n.op->precision != OpDef::Precision::low;  // products do more
+  const bool repeats = !n.op->matrix_work;  // products do more
   if (all == Depends::on_weights && repeats)
     for (const int32_t v : n.out)
       if (g.type(v).shape.numel() > read) return Depends::on_more;

@@ -23,7 +23,7 @@ std::vector<int32_t> inputs_before_casts(const Graph& g, const Node& n,
   const auto before = [&](size_t k) { return from[static_cast<size_t>(n.in[k])]; };
   bool any = false;
   for (size_t k = 0; k < in.size(); ++k) any = any || before(k) != in[k];
-  if (!any || n.op->precision == OpDef::Precision::low || expression_node_of(g, n)) return in;
+  if (!any || n.op->matrix_work || expression_node_of(g, n)) return in;
   Signature s = g.signature(n);
   for (size_t k = 0; k < in.size(); ++k) {
     const Type cast = std::exchange(s.in[k], g.type(before(k)));

@@ -146,8 +146,8 @@ BenchResult bench_graph(const Context& context, const GraphCase& c, Ceilings& ce
   r.gb_per_s = cost.bytes / t.median * 1e-9;
   r.tflop_per_s = cost.flops / t.median * 1e-12;
   r.memory_gb = static_cast<double>(plans[0].source_bytes() + plans[0].arena_bytes()) * 1e-9;
-  const bool matrix = std::ranges::any_of(
-      plans[0].steps(), [](const Step& s) { return s.sig.op->precision == OpDef::Precision::low; });
+  const bool matrix =
+      std::ranges::any_of(plans[0].steps(), [](const Step& s) { return s.sig.op->matrix_work; });
   r.peak_percent = ceilings.percent(cost, t.median, matrix ? std::optional(c.dtype) : std::nullopt);
   return r;
 }

@@ -170,7 +170,7 @@ BenchResult time_case(Case& c, Ceilings& ceilings) {
   r.gb_per_s = cost.bytes / t * 1e-9;
   r.tflop_per_s = cost.flops / t * 1e-12;
   const bool low = !c.sig.in.empty() && c.sig.in[0].dtype == DType::bf16;
-  const bool matrix = c.sig.op->precision == OpDef::Precision::low;
+  const bool matrix = c.sig.op->matrix_work;
   r.peak_percent = ceilings.percent(
       cost, t, matrix ? std::optional(low ? DType::bf16 : DType::f32) : std::nullopt);
   return r;

@@ -300,15 +300,17 @@ Signature without_views(const Signature& s) {
 }
 
 std::optional<Loop> loop_of(const Graph& g, const Node& n) {
-  if (n.op == &def::loop()) return n.attrs.as<Loop>();
-  if (n.op != &def::pointwise()) return {};
-  Loop a{.expr = n.attrs.as<Pointwise>().expr, .shape = g.type(n.out[0]).shape.sizes()};
+  if (const Loop* loop = n.attrs.get<Loop>()) return *loop;
+  const auto* elements = n.attrs.get<Pointwise>();
+  if (!elements) return {};
+  Loop a{.expr = elements->expr, .shape = g.type(n.out[0]).shape.sizes()};
   for (const int32_t v : n.out) a.results.push_back({g.type(v).dtype});
   return a;
 }
 
 bool is_loop(const Node& n, LoopKind kind) {
-  return n.op == &def::loop() && kind_of(n.attrs.as<Loop>()) == kind;
+  const Loop* loop = n.attrs.get<Loop>();
+  return loop && kind_of(*loop) == kind;
 }
 
 bool varies_along_rows(const Shape& tensor, int64_t row_dims) {

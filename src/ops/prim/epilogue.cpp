@@ -67,6 +67,14 @@ bool is_sum(const Expr& e) {
   return adds && e.results().size() == 1 && near(NormalForm(e), NormalForm(sum_of(e.inputs())));
 }
 
+bool is_product(const Expr& e) {
+  const auto made_by = [&](ScalarOp op) {
+    return std::ranges::count(e.code(), op, &Expr::Instruction::op);
+  };
+  return e.results().size() == 1 && e.inputs() == 2 && e.code().size() == 3 &&
+         made_by(ScalarOp::input) == 2 && made_by(ScalarOp::mul) == 1;
+}
+
 bool sum_takes(std::span<const Type> operands, int64_t width) {
   const auto biases =
       std::ranges::count_if(operands, [](const Type& t) { return t.shape.rank() == 1; });

@@ -51,6 +51,8 @@ void add_cost_of_products(std::span<const Signature> more, Cost& c);
 Shape row_for_each_image(Shape products);
 // Whether the expression is the sum of all its inputs.
 bool is_sum(const Expr& e);
+// Whether it is the product of two inputs.
+bool is_product(const Expr& e);
 // Whether a sum, which needs no expression, takes these operands beside products of this width: a
 // bias [C] and a residual at most, all as wide.
 bool sum_takes(std::span<const Type> operands, int64_t width);

@@ -383,7 +383,8 @@ const OpDef& def::attention() {
                        .cost = cost,
                        .examples = examples,
                        .precision = OpDef::Precision::low,
-                       .operands = 3};
+                       .operands = 3,
+                       .matrix_work = true};
   return d;
 }
 

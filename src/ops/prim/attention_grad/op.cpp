@@ -217,7 +217,8 @@ const OpDef& def::attention_grad() {
                        .reference = reference,
                        .cost = cost,
                        .examples = examples,
-                       .precision = OpDef::Precision::low};
+                       .precision = OpDef::Precision::low,
+                       .matrix_work = true};
   return d;
 }
 

@@ -227,7 +227,8 @@ const OpDef& def::conv2d() {
                        .examples = examples,
                        .precision = OpDef::Precision::low,
                        .operands = 2,
-                       .contraction = contraction};
+                       .contraction = contraction,
+                       .matrix_work = true};
   return d;
 }
 

@@ -104,7 +104,8 @@ const OpDef& def::conv2d_dw() {
                        .reference = reference,
                        .cost = cost,
                        .examples = examples,
-                       .precision = OpDef::Precision::low};
+                       .precision = OpDef::Precision::low,
+                       .matrix_work = true};
   return d;
 }
 

@@ -149,7 +149,8 @@ const OpDef& def::conv2d_dx() {
                        .examples = examples,
                        .precision = OpDef::Precision::low,
                        .operands = 2,
-                       .contraction = contraction};
+                       .contraction = contraction,
+                       .matrix_work = true};
   return d;
 }
 

@@ -264,7 +264,8 @@ const OpDef& def::matmul() {
                        .examples = matmul_examples,
                        .precision = OpDef::Precision::low,
                        .operands = 2,
-                       .contraction = contraction};
+                       .contraction = contraction,
+                       .matrix_work = true};
   return d;
 }
 
