@@ -38,11 +38,6 @@ struct Program {
   std::function<void(const Call&)> run;  // no allocation, no synchronisation
 };
 
-// The shares of its device's peaks that a kernel reaches on uses that fill the device, as measured.
-struct Efficiency {
-  double flops = 1, bytes = 1;
-};
-
 struct Kernel {
   std::string_view op, name;
   // Whether the kernel computes this signature correctly on this device.
@@ -50,9 +45,11 @@ struct Kernel {
   Program (*prepare)(const Signature&, const Tune&, Device&);
   // Candidates for the tuner, best guess first; null: one.
   std::vector<Tune> (*space)(const Signature&, const Device&) = nullptr;
-  // Of the kernels that support a use, the one that is estimated to take the shortest is preferred:
-  // by the use's Cost, the device's peaks and this. Of kernels alone for their uses: as it is.
-  Efficiency efficiency = {};
+  // The estimated time of a use that it supports, in microseconds. Of several kernels the one with
+  // the least is preferred, and measurements correct it. Null: no other kernel supports its uses.
+  double (*cost)(const Signature&, const Device&) = nullptr;
+  // Kernels of one family are as fast, whatever their ops. "": of its own.
+  std::string_view family = "";
   // An output may share the memory of an input of the same type.
   bool in_place = false;
   // Which output may share memory with which input; null: every pair.

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "ops/loop/op.h"
+#include "ops/multi_tensor_pointwise/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
 #include "passes/copies.h"
@@ -25,21 +27,20 @@
 namespace ebb {
 namespace {
 
-// Whether both signatures have one preferred kernel, perhaps under different ops.
-auto same_kernel(Lowering& l) {
-  return [&kernels = l.kernels](const Signature& a, const Signature& b) {
-    const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
-    return !for_a.empty() && !for_b.empty() && for_a[0]->name == for_b[0]->name;
+// Whether both signatures have a preferred kernel and these are `alike`.
+auto preferred_kernels(Lowering& l, bool (*alike)(const Kernel&, const Kernel&)) {
+  return [&l, alike](const Signature& a, const Signature& b) {
+    const Kernel *for_a = l.preferred(a), *for_b = l.preferred(b);
+    return for_a && for_b && alike(*for_a, *for_b);
   };
 }
-
-// Whether the preferred kernels of two ops are of one kind: their names differ by the ops' names.
-auto same_kind_of_kernel(Lowering& l) {
-  return [&kernels = l.kernels](const Signature& a, const Signature& b) {
-    const std::vector<const Kernel*>&for_a = kernels.of(a), &for_b = kernels.of(b);
-    return !for_a.empty() && !for_b.empty() &&
-           for_a[0]->name.substr(a.op->name.size()) == for_b[0]->name.substr(b.op->name.size());
-  };
+auto same_kernel(Lowering& l) {
+  return preferred_kernels(l, [](const Kernel& a, const Kernel& b) { return &a == &b; });
+}
+auto same_family(Lowering& l) {
+  return preferred_kernels(l, [](const Kernel& a, const Kernel& b) {
+    return &a == &b || (!a.family.empty() && a.family == b.family);
+  });
 }
 
 auto is_weight(const Graph& g, const Lowering& l) {
@@ -99,7 +100,8 @@ Graph with_placed_collectives(const Graph& g, Lowering& l) {
 }
 
 FuseCosts fuse_costs(const Lowering& l) {
-  return {l.device.flops_per_pass(), l.device.hoists_row_scalars(), l.has_kernels_of("loop")};
+  return {l.device.flops_per_pass(), l.device.hoists_row_scalars(),
+          l.has_kernels_of(ops::def::loop())};
 }
 
 constexpr Pass passes[] = {
@@ -126,7 +128,7 @@ constexpr Pass passes[] = {
     {.name = "fold_producers",
      .what = "convolutions of upsampled images are transposed convolutions",
      .run = [](const Graph& g,
-               Lowering& l) { return fold_producers(g, is_weight(g, l), same_kind_of_kernel(l)); },
+               Lowering& l) { return fold_producers(g, is_weight(g, l), same_family(l)); },
      .when = merges_weights},
     {.name = "narrow_weights",
      .what = "weights of 16 bits stay so, where a kernel widens them when it reads them",
@@ -154,7 +156,7 @@ constexpr Pass passes[] = {
     {.name = "hoist_views",
      .what = "what is read through a view is computed of views: at both elements of a rotated pair",
      .run = [](const Graph& g, Lowering&) { return hoist_views(g); },
-     .needs = "loop",
+     .makes = ops::def::loop,
      .when = fuses},
     {.name = "fuse",
      .what = "pointwise nodes are part of their readers",
@@ -166,24 +168,24 @@ constexpr Pass passes[] = {
          [](const Graph& g, Lowering& l) {
            return fuse_loops(g, l.supported(), l.mode == LoweringMode::blocks);
          },
-     .needs = "loop",
+     .makes = ops::def::loop,
      .when = fuses},
     {.name = "rematerialise",
      .what = "every other sum of residual blocks is made again where it is read",
      .run = [](const Graph& g,
                Lowering& l) { return rematerialise(g, l.options.recompute.loss, l.supported()); },
-     .needs = "loop",
+     .makes = ops::def::loop,
      .when = fuses},
     {.name = "elide_copies",
      .what = "slices and concatenations are views of the loops around them",
      .run = [](const Graph& g, Lowering& l) { return elide_copies(g, l.supported()); },
-     .needs = "loop",
+     .makes = ops::def::loop,
      .when = fuses},
     {.name = "fuse_horizontally",
      .what = "equal work on many tensors is one node",
      .run = [](const Graph& g,
                Lowering& l) { return lower(fuse_horizontally(g, l.supported()), l.supported()); },
-     .needs = "multi_tensor_pointwise",
+     .makes = ops::def::multi_tensor_pointwise,
      .when = fuses},
     {.name = "place_collectives",
      .what = "collectives begin early, many tensors at once",
@@ -193,8 +195,13 @@ constexpr Pass passes[] = {
 
 }  // namespace
 
-bool Lowering::has_kernels_of(std::string_view op) const {
-  return !kernels_of(op, device.backend()).empty();
+bool Lowering::has_kernels_of(const OpDef& op) const {
+  return !kernels_of(op.name, device.backend()).empty();
+}
+
+const Kernel* Lowering::preferred(const Signature& s) {
+  const std::vector<const Kernel*>& all = kernels.of(s);
+  return all.empty() ? nullptr : all[0];
 }
 
 std::function<bool(const Signature&)> Lowering::supported() {
@@ -202,7 +209,7 @@ std::function<bool(const Signature&)> Lowering::supported() {
 }
 
 bool Pass::runs(const Lowering& l) const {
-  return (!when || when(l)) && (needs.empty() || l.has_kernels_of(needs));
+  return (!when || when(l)) && (!makes || l.has_kernels_of(makes()));
 }
 
 std::span<const Pass> lowering_passes() { return passes; }

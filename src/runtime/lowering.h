@@ -42,7 +42,9 @@ struct Lowering {
   std::map<std::string, bool, std::less<>> changed = {};
 
   // Whether the device has any kernel of the op.
-  bool has_kernels_of(std::string_view op) const;
+  bool has_kernels_of(const OpDef& op) const;
+  // The kernel of least cost for a use; null: it has none.
+  const Kernel* preferred(const Signature& s);
   // Whether a use of an op has a kernel.
   std::function<bool(const Signature&)> supported();
 };
@@ -51,8 +53,8 @@ struct Pass {
   std::string_view name;
   std::string_view what;  // for people
   Graph (*run)(const Graph& g, Lowering& l);
-  // The op that it makes nodes of: it runs only where the device has kernels of it.
-  std::string_view needs = "";
+  // The op that it makes nodes of, and runs only where the device has kernels of; null: any.
+  const OpDef& (*makes)() = nullptr;
   bool (*when)(const Lowering& l) = nullptr;  // null: always
 
   bool runs(const Lowering& l) const;

@@ -14,8 +14,7 @@ class SupportingKernels {
  public:
   explicit SupportingKernels(const Device& device) : device_(device) {}
 
-  // In order of their times, estimated from the use's cost, the device's peaks and the shares of
-  // them that each kernel reaches; none if the device has no kernel for it.
+  // Those of the least Kernel::cost first; none if the device has no kernel for it.
   const std::vector<const Kernel*>& of(const Signature& s);
   bool has(const Signature& s) { return !of(s).empty(); }
 

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/simd/loops.h"
+#include "ir/roofline.h"
 
 namespace ebb::cpu {
 namespace {
@@ -35,6 +36,14 @@ Signature widened(const Signature& s) {
   for (Type& t : w.out)
     if (is_narrow(t)) t.dtype = DType::f32;
   return w;
+}
+
+double widened_cost(const Signature& s, const Device& device) {
+  double bytes = 0;
+  for (const auto* types : {&s.in, &s.out})
+    for (const Type& t : *types)
+      if (is_narrow(t)) bytes += static_cast<double>(t.bytes() + t.shape.numel() * 4);
+  return roofline(cost_of(s), DType::f32, device, {.7, .7}) + pass_over(bytes, device);
 }
 
 std::string_view note_widened(const Signature& s) {

@@ -13,6 +13,9 @@ Signature widened(const Signature& s);
 Program prepare_widened(const Signature& s, Device& device,
                         Program (*prepare)(const Signature&, const Tune&, Device&));
 
+// Kernel::cost of such: oneDNN's, and a pass over each tensor that is converted.
+double widened_cost(const Signature& s, const Device& device);
+
 // The note of such kernels, where they work on narrower floats.
 std::string_view note_widened(const Signature& s);
 

@@ -2,6 +2,7 @@
 // computed transposed: lanes are queries, so that neither heads nor keys are padded and the softmax
 // works down the columns. Scores are in units of log 2. All arithmetic is f32.
 #include "ir/kernel.h"
+#include "ir/roofline.h"
 #include "ops/prim/attention/cpu_amx.h"
 #include "ops/prim/attention/cpu_queries.h"
 
@@ -130,12 +131,12 @@ std::vector<Kernel> attention() {
            .name = "attention_amx",
            .supports = amx_attention_supports,
            .prepare = prepare_amx_attention,
-           .efficiency = {.3, .8}},
+           .cost = roofline<30, 80>},
           {.op = "attention",
            .name = "attention_tiles",
            .supports = +[](const Signature&, const Device&) { return true; },
            .prepare = prepare,
-           .efficiency = {.1, .8}}};
+           .cost = roofline<10, 80>}};
 }
 
 }  // namespace ebb::ops::cpu

@@ -5,6 +5,7 @@
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
+#include "ir/roofline.h"
 #include "ops/prim/attention/cuda/kernels.cuh"
 #include "ops/prim/attention/cuda/plain.cuh"
 #include "ops/prim/attention/cuda/sizes.cuh"
@@ -135,12 +136,12 @@ std::vector<Kernel> attention() {
                  .name = "attention_tiles",
                  .supports = supports_tiles,
                  .prepare = prepare_tiles,
-                 .efficiency = {.35, .5}});
+                 .cost = roofline<35, 50>});
   all.push_back({.op = "attention",
                  .name = "attention_plain",
                  .supports = supports_plain,
                  .prepare = prepare_plain,
-                 .efficiency = {.01, .1},
+                 .cost = roofline<1, 10>,
                  .note = note_plain});
   return all;
 }

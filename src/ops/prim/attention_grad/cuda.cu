@@ -6,6 +6,7 @@
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
+#include "ir/roofline.h"
 #include "ops/prim/attention/cuda/plain.cuh"
 #include "ops/prim/attention/cuda/sizes.cuh"
 #include "ops/prim/attention_grad/cuda/gemms.cuh"
@@ -110,6 +111,17 @@ GradKernels grad_kernels(const Use& u) {
                                 : grad_kernels_f16(u.z.width, u.z.t, u.z.s);
 }
 
+// The kernels compute and move whole blocks of so many queries and keys.
+double cost_of_blocks(const Signature& s, const Device& device, Shares shares, int64_t queries,
+                      int64_t keys) {
+  const AttentionSizes z = attention_sizes(s);
+  const auto filled = [](int64_t n, int64_t block) {
+    return n == 0 ? 1 : static_cast<double>(n) / static_cast<double>(ceil_div(n, block) * block);
+  };
+  const double share = filled(z.t, queries) * filled(z.s, keys);
+  return roofline(cost_of(s), s.in[0].dtype, device, {shares.flops * share, shares.bytes * share});
+}
+
 // Wide heads need more shared memory than every device has: RTX cards have 99 KB for a block.
 bool supports_tiles(const Signature& s, const Device& device) {
   if (!on_tensor_cores(s, device, 160) || !takes_mask(s) || attention_sizes(s).group() > 1)
@@ -117,13 +129,26 @@ bool supports_tiles(const Signature& s, const Device& device) {
   return grad_kernels(use_of(s)).ring.bytes <= of(device).shared_per_block();
 }
 
+GradKernels tiles_of(const Use& u, const CudaDevice& d) {
+  GradKernels k = grad_kernels(u);
+  if (k.head.bytes > d.shared_per_block()) k.head = {};
+  if (k.group.bytes > d.shared_per_block() || d.capability() != 90) k.group = {};
+  return k;
+}
+
+// Heads that are in shared memory as a whole take one pass, others two.
+double cost_tiles(const Signature& s, const Device& device) {
+  const GradKernels k = tiles_of(use_of(s), of(device));
+  if (k.group.run) return cost_of_blocks(s, device, {.3, .5}, 64, k.group.rows);
+  if (k.head.run) return cost_of_blocks(s, device, {.3, .5}, 16, k.head.rows);
+  return cost_of_blocks(s, device, {.2, .25}, k.ring_queries, k.ring.rows);
+}
+
 Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
   if (u.z.t == 0) return prepare_plain(s, {}, device);
   CudaDevice& d = of(device);
-  GradKernels k = grad_kernels(u);
-  if (k.head.bytes > d.shared_per_block()) k.head = {};
-  if (k.group.bytes > d.shared_per_block() || d.capability() != 90) k.group = {};
+  const GradKernels k = tiles_of(u, d);
   const auto run = [=, &d](const Call& call) {
     const GradParams p = params_of(u, call);
     if (k.group.run) return run_tiles("attention_grad_group", k.group, p, 0, d);
@@ -148,19 +173,20 @@ bool plain_heads(const Signature& s) {
   return z.plain() && z.group() == 1;
 }
 
-// Short sequences with heads 72 wide have a kernel of their own, which is faster up to 64 queries
-// and keys.
-bool supports_long(const Signature& s, const Device& device) {
+bool supports_at_once(const Signature& s, const Device& device) {
   if (!runs_at_once(s, device)) return false;
   const Use u = use_of(s);
-  if (!serves_long(u.dtype, {u.z, u.sizes.causal}, of(device))) return false;
-  if (!plain_heads(s)) return true;
-  const GradKernels k = grad_kernels(u);
-  if (!k.group.run || k.group.bytes > of(device).shared_per_block()) return true;
-  return u.z.t > 64 && u.z.s > 64;
+  if (u.z.t == 0 && u.z.group > 1) return false;  // see prepare_at_once
+  return serves_long(u.dtype, {u.z, u.sizes.causal}, of(device));
 }
-bool supports_short(const Signature& s, const Device& device) {
-  return runs_at_once(s, device) && plain_heads(s) && !supports_long(s, device);
+
+// Adding a block to dq takes about a tenth of the time of a pair of blocks: where queries are few,
+// the blocks of keys queue up at the dq semaphores.
+double cost_at_once(const Signature& s, const Device& device) {
+  const Use u = use_of(s);
+  const LongBlock block = long_block(u.dtype, {u.z, u.sizes.causal});
+  const double queue = .1 * u.z.s / std::max(1, u.z.t);
+  return cost_of_blocks(s, device, {.48, .6}, block.queries, block.keys) * std::max(1.0, queue);
 }
 
 Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
@@ -184,8 +210,17 @@ Program prepare_head(const Signature& s, const Tune&, Device& device) {
 
 bool supports_gemms(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  return on_tensor_cores(s, device, int64_t{1} << 14) && !supports_tiles(s, device) && z.a == 1 &&
-         z.plain() && !z.packed && z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
+  return on_tensor_cores(s, device, int64_t{1} << 14) && z.a == 1 && z.plain() && !z.packed &&
+         z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
+}
+
+// A pair of a query and a key takes 26 bytes: scores and their gradients pass through memory in
+// f32, what is made of them in 16 bits.
+double cost_gemms(const Signature& s, const Device& device) {
+  const AttentionSizes z = attention_sizes(s);
+  Cost c = cost_of(s);
+  c.bytes += 26 * static_cast<double>(z.n * z.t) * static_cast<double>(z.s);
+  return roofline(c, s.in[0].dtype, device, {.18, .3});
 }
 
 Program prepare_gemms(const Signature& s, const Tune&, Device& device) {
@@ -210,34 +245,28 @@ std::vector<Kernel> attention_grad() {
            .name = "attention_grad_sm90_head",
            .supports = supports_head,
            .prepare = prepare_head,
-           .efficiency = {.5, .7}},
+           .cost = roofline<50, 70>},
           {.op = "attention_grad",
            .name = "attention_grad_sm90",
-           .supports = supports_long,
+           .supports = supports_at_once,
            .prepare = prepare_at_once,
-           .efficiency = {.48, .6},
+           .cost = cost_at_once,
            .cooperative = true},
           {.op = "attention_grad",
            .name = "attention_grad_tiles",
            .supports = supports_tiles,
            .prepare = prepare_tiles,
-           .efficiency = {.3, .5}},
-          {.op = "attention_grad",
-           .name = "attention_grad_sm90_short",
-           .supports = supports_short,
-           .prepare = prepare_at_once,
-           .efficiency = {.28, .45},
-           .cooperative = true},
+           .cost = cost_tiles},
           {.op = "attention_grad",
            .name = "attention_grad_gemms",
            .supports = supports_gemms,
            .prepare = prepare_gemms,
-           .efficiency = {.2, .3}},
+           .cost = cost_gemms},
           {.op = "attention_grad",
            .name = "attention_grad_plain",
            .supports = supports_plain,
            .prepare = prepare_plain,
-           .efficiency = {.005, .1},
+           .cost = roofline<1, 10>,
            .note = note_plain}};
 }
 

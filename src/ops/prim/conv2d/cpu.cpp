@@ -2,6 +2,7 @@
 // by panels of our own where oneDNN has no fast code for the activations, and of bf16 on matrix
 // tiles where the processor has them.
 #include "backend/cpu/widen.h"
+#include "ir/roofline.h"
 #include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/cpu_products.h"
@@ -90,23 +91,23 @@ std::vector<Kernel> conv2d() {
            .name = "conv2d_amx",
            .supports = supports_amx,
            .prepare = prepare_amx,
-           .efficiency = {.9, .9}},
+           .cost = roofline<90, 90>},
           {.op = "conv2d",
            .name = "conv2d_panels",
            .supports = supports_panels,
            .prepare = prepare_panels,
-           .efficiency = {.8, .8}},
+           .cost = roofline<80, 80>},
           {.op = "conv2d",
            .name = "conv2d_onednn",
            .supports = supports,
            .prepare = prepare,
-           .efficiency = {.7, .7}},
+           .cost = roofline<70, 70>},
           {.op = "conv2d",
            .name = "conv2d_widened",
            .supports = supports_widened,
            .prepare = +[](const Signature& s, const Tune&,
                           Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
-           .efficiency = {.5, .5},
+           .cost = ebb::cpu::widened_cost,
            .note = ebb::cpu::note_widened}};
 }
 

@@ -1,5 +1,6 @@
 // conv2d on CUDA: the general kernels, as GEMMs of windows and filters.
 #include "backend/cuda/gemm/general/gemm.cuh"
+#include "ir/roofline.h"
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/cuda_sm90.h"
 #include "ops/prim/conv2d/cuda_windows.cuh"
@@ -65,7 +66,8 @@ std::vector<Kernel> conv2d() {
                  .supports = supports,
                  .prepare = prepare,
                  .space = space,
-                 .efficiency = {.4, .5}});
+                 .cost = roofline<40, 50>,
+                 .family = "gemm_general"});
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/elements.cuh"
 #include "backend/cuda/launch.h"
+#include "ir/roofline.h"
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/epilogue.h"
@@ -125,7 +126,7 @@ struct Use {
 }  // namespace
 
 std::vector<Kernel> conv2d_col2im() {
-  return {few_channels_kernel<Use>("conv2d_col2im", {.75, .85})};
+  return {few_channels_kernel<Use>("conv2d_col2im", roofline<75, 85>)};
 }
 
 }  // namespace ebb::ops::cuda

@@ -19,7 +19,7 @@ std::vector<Kernel> conv2d_col2im();  // few channels out
 //   Problem problem(s)           the GEMM, of matmul's forms
 //   Program program(s, Prepared, device)   of that GEMM
 template <class Use>
-Kernel few_channels_kernel(std::string_view name, Efficiency efficiency) {
+Kernel few_channels_kernel(std::string_view name, double (*cost)(const Signature&, const Device&)) {
   namespace gemm = ebb::cuda::gemm;
   return {.op = "conv2d",
           .name = name,
@@ -40,7 +40,7 @@ Kernel few_channels_kernel(std::string_view name, Efficiency efficiency) {
                 const gemm::Problem p = Use::problem(s);
                 return gemm::tunes(p, matmul_sm90_kernels(p), ebb::cuda::of(d));
               },
-          .efficiency = efficiency};
+          .cost = cost};
 }
 
 }  // namespace ebb::ops::cuda

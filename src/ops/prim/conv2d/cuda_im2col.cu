@@ -3,11 +3,11 @@
 // sm_90a. The general kernel gathers them element by element for every tile of the result.
 #include "ops/prim/conv2d/cuda_few_channels.h"
 
-
 #include "backend/cuda/gemm/sm90/problem.h"
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/prologue.cuh"
 #include "backend/cuda/launch.h"
+#include "ir/roofline.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
 
@@ -164,7 +164,7 @@ struct Use {
 }  // namespace
 
 std::vector<Kernel> conv2d_im2col() {
-  return {few_channels_kernel<Use>("conv2d_im2col", {.5, .6})};
+  return {few_channels_kernel<Use>("conv2d_im2col", roofline<50, 60>)};
 }
 
 }  // namespace ebb::ops::cuda

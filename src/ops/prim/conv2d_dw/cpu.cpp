@@ -1,5 +1,6 @@
 // conv2d_dw through oneDNN.
 #include "backend/cpu/widen.h"
+#include "ir/roofline.h"
 #include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d_dw/op.h"
 
@@ -27,14 +28,14 @@ std::vector<Kernel> conv2d_dw() {
            .name = "conv2d_dw_onednn",
            .supports = supports,
            .prepare = prepare,
-           .efficiency = {.7, .7}},
+           .cost = roofline<70, 70>},
           {.op = "conv2d_dw",
            .name = "conv2d_dw_widened",
            .supports =
                +[](const Signature& s, const Device&) { return ebb::cpu::has_narrow_floats(s); },
            .prepare = +[](const Signature& s, const Tune&,
                           Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
-           .efficiency = {.5, .5},
+           .cost = ebb::cpu::widened_cost,
            .note = ebb::cpu::note_widened}};
 }
 

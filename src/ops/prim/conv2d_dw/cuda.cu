@@ -1,6 +1,7 @@
 // conv2d_dw on CUDA: the general kernels. dw[o, (r,s,c)] sums dy[pixel, o] * window[pixel,
 // (r,s,c)].
 #include "backend/cuda/gemm/general/gemm.cuh"
+#include "ir/roofline.h"
 #include "ops/prim/conv2d/cuda_windows.cuh"
 #include "ops/prim/conv2d_dw/cuda_sm90.h"
 #include "ops/prim/conv2d_dw/op.h"
@@ -73,7 +74,8 @@ std::vector<Kernel> conv2d_dw() {
                  .supports = supports,
                  .prepare = prepare,
                  .space = space,
-                 .efficiency = {.4, .5}});
+                 .cost = roofline<40, 50>,
+                 .family = "gemm_general"});
   return all;
 }
 

@@ -1,5 +1,6 @@
 // conv2d_dx through oneDNN, by one of two algorithms; the tuner chooses.
 #include "backend/cpu/widen.h"
+#include "ir/roofline.h"
 #include "ops/prim/conv2d/cpu_problem.h"
 #include "ops/prim/conv2d_dx/op.h"
 
@@ -92,13 +93,13 @@ std::vector<Kernel> conv2d_dx() {
            .supports = supports,
            .prepare = prepare,
            .space = space,
-           .efficiency = {.7, .7}},
+           .cost = roofline<70, 70>},
           {.op = "conv2d_dx",
            .name = "conv2d_dx_widened",
            .supports = supports_widened,
            .prepare = +[](const Signature& s, const Tune&,
                           Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
-           .efficiency = {.5, .5},
+           .cost = ebb::cpu::widened_cost,
            .note = ebb::cpu::note_widened}};
 }
 

@@ -1,6 +1,7 @@
 // conv2d_dx on CUDA: the general kernels. Each phase of the pixels is a convolution of dy.
 #include "backend/cuda/gemm/general/gemm.cuh"
 #include "backend/cuda/generated/work_split.h"
+#include "ir/roofline.h"
 #include "ops/prim/conv2d_dx/cuda_sm90.h"
 #include "ops/prim/conv2d_dx/op.h"
 #include "ops/prim/epilogue.h"
@@ -101,7 +102,8 @@ std::vector<Kernel> conv2d_dx() {
                  .supports = supports,
                  .prepare = prepare,
                  .space = space,
-                 .efficiency = {.4, .5}});
+                 .cost = roofline<40, 50>,
+                 .family = "gemm_general"});
   return all;
 }
 

@@ -3,6 +3,7 @@
 // bf16 on matrix tiles where the processor has them.
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/widen.h"
+#include "ir/roofline.h"
 #include "ops/prim/cpu_products.h"
 #include "ops/prim/matmul/op.h"
 
@@ -115,23 +116,23 @@ std::vector<Kernel> matmul() {
            .name = "matmul_amx",
            .supports = supports_amx,
            .prepare = prepare_amx,
-           .efficiency = {.9, .9}},
+           .cost = roofline<90, 90>},
           {.op = "matmul",
            .name = "matmul_panels",
            .supports = supports_panels,
            .prepare = prepare_panels,
-           .efficiency = {.8, .8}},
+           .cost = roofline<80, 80>},
           {.op = "matmul",
            .name = "matmul_onednn",
            .supports = supports,
            .prepare = prepare,
-           .efficiency = {.7, .7}},
+           .cost = roofline<70, 70>},
           {.op = "matmul",
            .name = "matmul_widened",
            .supports = supports_widened,
            .prepare = +[](const Signature& s, const Tune&,
                           Device& d) { return ebb::cpu::prepare_widened(s, d, prepare); },
-           .efficiency = {.5, .5},
+           .cost = ebb::cpu::widened_cost,
            .note = ebb::cpu::note_widened}};
 }
 

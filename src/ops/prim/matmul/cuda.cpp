@@ -1,6 +1,7 @@
 // matmul on CUDA: the general kernels.
 #include <algorithm>
 
+#include "ir/roofline.h"
 #include "ops/prim/epilogue.h"
 #include "ops/prim/matmul/cuda_gemm.h"
 #include "ops/prim/matmul/cuda_sm90.h"
@@ -75,14 +76,19 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 }  // namespace
 
+Kernel matmul_general() {
+  return {.op = "matmul",
+          .name = "matmul_general",
+          .supports = supports,
+          .prepare = prepare,
+          .space = space,
+          .cost = roofline<40, 50>,
+          .family = "gemm_general"};
+}
+
 std::vector<Kernel> matmul() {
   std::vector<Kernel> all = matmul_sm90();
-  all.push_back({.op = "matmul",
-                 .name = "matmul_general",
-                 .supports = supports,
-                 .prepare = prepare,
-                 .space = space,
-                 .efficiency = {.4, .5}});
+  all.push_back(matmul_general());
   all.push_back(matmul_activated());
   return all;
 }

@@ -4,17 +4,14 @@
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/activation.cuh"
 #include "backend/cuda/launch.h"
+#include "ir/roofline.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
 #include "ops/prim/matmul/cuda_gemm.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cuda {
 
-std::vector<Kernel> matmul();
-
 namespace {
-
-namespace gemm = ebb::cuda::gemm;
 
 constexpr int threads = 256;
 
@@ -68,10 +65,7 @@ bool supports(const Signature& s, const Device& d) {
   const bool gated = e->kind == Form::Kind::gated;
   if (gated && !e->keeps && s.in[1].shape.rank() > 2) return false;  // see prepare_gate
   if (s.as<Matmul>().trans_a || s.as<Matmul>().products > 1) return false;
-  const Signature product = with_bias_alone(s);
-  const std::vector<Kernel> all = matmul();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const Kernel& k) { return k.supports(product, d); });
+  return matmul_general().supports(with_bias_alone(s), d);
 }
 
 Params params_of(const Signature& s, const Form& e) {
@@ -110,7 +104,7 @@ Program prepare_gate(const Signature& s, const Form& e, Device& d) {
     Signature p = all;
     p.in[0].shape = {count, k};
     p.out = p.op->infer(p);
-    return gemm::general_program(matmul(), p, d);
+    return matmul_general().prepare(p, {}, d);
   };
   const Program many = product_of_rows(std::min(rows, at_once));
   const Program last = product_of_rows(rows % at_once);
@@ -139,7 +133,7 @@ Program prepare_gate(const Signature& s, const Form& e, Device& d) {
 Program prepare(const Signature& s, const Tune&, Device& d) {
   const Form e = epilogue_form(s).value();
   if (e.kind == Form::Kind::gated && !e.keeps) return prepare_gate(s, e, d);
-  const Program product = gemm::general_program(matmul(), with_bias_alone(s), d);
+  const Program product = matmul_general().prepare(with_bias_alone(s), {}, d);
   const auto run = [product, e, fixed = params_of(s, e), dtype = s.out[0].dtype,
                     &device = ebb::cuda::of(d)](const Call& c) {
     product.run(call_of_product(e, c, c.out.back()));
@@ -159,7 +153,7 @@ Kernel matmul_activated() {
           .name = "matmul_activated",
           .supports = supports,
           .prepare = prepare,
-          .efficiency = {.35, .4}};
+          .cost = roofline<35, 40>};
 }
 
 }  // namespace ebb::ops::cuda

@@ -14,6 +14,8 @@ Program matmul_nt(const Signature& s, const ebb::cuda::GemmPlan& plan,
 
 ebb::cuda::GemmTask matmul_task(const Signature& s);
 
+// Sums of one product.
+Kernel matmul_general();
 // Uses whose form is an activation, a gradient of one or a gate, of any float dtype: a pass behind
 // the GEMM.
 Kernel matmul_activated();

@@ -64,7 +64,7 @@ struct Use {
     if (e->kind == Kind::sum) return true;
     if (e->kind == Kind::scaled)
       return a.products == 1 && !a.trans_a && a.trans_b && s.out[0].shape.numel() > 0;
-    // activations that are no gates would take longer if they knew the error function too
+    // the error function is in the epilogue of gates alone: activations would take longer with it
     return !a.trans_a && (e->kind == Kind::gated || !e->gate.erf);
   }
   static auto operands(const Signature& s) { return epilogue_operands(s); }

@@ -6,6 +6,7 @@
 #include "backend/cuda/kit/elements.cuh"
 #include "backend/cuda/launch.h"
 #include "ir/kernel.h"
+#include "ir/roofline.h"
 #include "ops/prim/resample/op.h"
 
 namespace ebb::ops::cuda {
@@ -212,8 +213,8 @@ Program prepare_taps(const Signature& s, const Tune&, Device& device) {
                   dtype = s.in[0].dtype, &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      packs && k.c % wide<T> == 0 ? run_taps<T, wide<T>>(k, t, c, of(device))
-                                  : run_taps<T, 1>(k, t, c, of(device));
+      packs&& k.c % wide<T> == 0 ? run_taps<T, wide<T>>(k, t, c, of(device))
+                                 : run_taps<T, 1>(k, t, c, of(device));
     });
   }};
 }
@@ -271,8 +272,8 @@ Program prepare_blocks(const Signature& s, const Tune&, Device& device) {
                   &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      packs && k.c % wide<T> == 0 ? run_blocks<T, wide<T>>(k, b, c, of(device))
-                                  : run_blocks<T, 1>(k, b, c, of(device));
+      packs&& k.c % wide<T> == 0 ? run_blocks<T, wide<T>>(k, b, c, of(device))
+                                 : run_blocks<T, 1>(k, b, c, of(device));
     });
   }};
 }
@@ -284,12 +285,12 @@ std::vector<Kernel> resample() {
            .name = "resample_blocks",
            .supports = supports_blocks,
            .prepare = prepare_blocks,
-           .efficiency = {1, .8}},
+           .cost = roofline<100, 80>},
           {.op = "resample",
            .name = "resample_taps",
            .supports = supports,
            .prepare = prepare_taps,
-           .efficiency = {1, .5}}};
+           .cost = roofline<100, 50>}};
 }
 
 }  // namespace ebb::ops::cuda

@@ -243,13 +243,6 @@ std::vector<Tune> tunes(const Problem& p, const Kernels& k, const CudaDevice& de
   return all;
 }
 
-Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device) {
-  const auto it = std::find_if(all.rbegin(), all.rend(),
-                               [&](const Kernel& k) { return k.supports(s, device); });
-  require(it != all.rend(), "gemm: no general kernel  ", s.text());
-  return it->prepare(s, {}, device);
-}
-
 Choice choice_of(const Problem& p, const std::vector<TileSize>& tiles, const Tune& tune,
                  int sm_count) {
   const std::vector<Choice> all = choices(p, tiles, sm_count);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cuda/gemm/sm90/problem.h"
+#include "ir/roofline.h"
 
 namespace ebb::cuda::gemm {
 
@@ -44,7 +45,8 @@ Kernel op_kernel(std::string_view op, std::string_view name) {
           .supports = K::supports,
           .prepare = K::prepare,
           .space = K::space,
-          .efficiency = {.72, .8}};
+          .cost = roofline<72, 80>,
+          .family = "gemm_sm90"};
 }
 
 }  // namespace ebb::cuda::gemm

@@ -168,7 +168,4 @@ struct Prepared {
 };
 Prepared prepare(const Problem& p, const Kernels& k, const Tune& tune, CudaDevice& device);
 
-// The last of an op's kernels that supports the use.
-Program general_program(const std::vector<Kernel>& all, const Signature& s, Device& device);
-
 }  // namespace ebb::cuda::gemm

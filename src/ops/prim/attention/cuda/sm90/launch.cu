@@ -4,6 +4,7 @@
 
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/launch.h"
+#include "ir/roofline.h"
 #include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"
 #include "ops/prim/attention/cuda/sm90/split_kv.cuh"
@@ -135,7 +136,7 @@ std::vector<Kernel> attention_sm90() {
            .supports = supports,
            .prepare = prepare,
            .space = space,
-           .efficiency = {.65, .6}}};
+           .cost = roofline<65, 60>}};
 }
 
 }  // namespace ebb::ops::cuda

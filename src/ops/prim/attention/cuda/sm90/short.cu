@@ -2,6 +2,7 @@
 #include "ops/prim/attention/cuda/sm90/short.cuh"
 
 #include "backend/cuda/launch.h"
+#include "ir/roofline.h"
 #include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"
 #include "ops/prim/attention/cuda/widths.h"
@@ -89,7 +90,7 @@ std::vector<Kernel> attention_sm90_short() {
            .supports = supports,
            .prepare = prepare,
            .space = space,
-           .efficiency = {.68, .85}}};
+           .cost = roofline<68, 85>}};
 }
 
 }  // namespace ebb::ops::cuda

@@ -3,6 +3,7 @@
 
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/launch.h"
+#include "ir/roofline.h"
 #include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"
 #include "ops/prim/attention/cuda/sm90/wide.cuh"
@@ -97,7 +98,7 @@ std::vector<Kernel> attention_sm90_wide() {
            .supports = supports,
            .prepare = prepare,
            .space = space,
-           .efficiency = {.5, .5}}};
+           .cost = roofline<50, 50>}};
 }
 
 }  // namespace ebb::ops::cuda

@@ -70,12 +70,15 @@ void run(const LongKernel& kernel, const Schedule& c, LongParams l, DType dtype,
 
 bool serves_long(DType dtype, const LongProblem& l, const CudaDevice& device) {
   const HeadSizes& z = l.z;
-  // With few queries, the blocks of keys would queue up at the dq semaphores.
-  if (z.s > 16 * int64_t{z.t}) return false;
   if (!l.causal) return true;
   // A wave holds whole heads. Queries that see no key have no tile that would write their dq.
   const int64_t blocks = ceil_div(z.s, kernel_of(dtype, l).keys);
   return z.t <= z.s && ceil_div(blocks, 2) <= device.sm_count();
+}
+
+LongBlock long_block(DType dtype, const LongProblem& l) {
+  const LongKernel k = kernel_of(dtype, l);
+  return {k.queries, k.keys};
 }
 
 LongProgram long_program(DType dtype, const LongProblem& l, CudaDevice& device) {

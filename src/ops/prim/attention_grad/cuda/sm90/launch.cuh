@@ -23,6 +23,12 @@ struct LongProblem {
 };
 bool serves_long(DType dtype, const LongProblem& l, const ebb::cuda::CudaDevice& device);
 
+// Queries and keys of a pair of blocks.
+struct LongBlock {
+  int queries, keys;
+};
+LongBlock long_block(DType dtype, const LongProblem& l);
+
 struct LongProgram {
   int64_t workspace = 0;  // bytes
   std::function<void(GradParams, void* workspace)> run;
