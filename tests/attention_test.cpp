@@ -102,11 +102,14 @@ TEST(attention_precision, bias__keeps_its_dtype) {
   const Value bias = g.input("bias", {DType::f32, {1, 2, 4, 4}});
   g.output("o", ops::attention(q, q, q, {.bias = bias}));
   const Graph low = mixed_precision(g, DType::bf16);
+  int64_t attentions = 0;
   for (const Node& n : low.nodes()) {
     if (n.op != &ops::def::attention()) continue;
+    ++attentions;
     EXPECT_EQ(low.type(n.in[0]).dtype, DType::bf16);
     EXPECT_EQ(low.type(n.in[3]).dtype, DType::f32);
   }
+  EXPECT_EQ(attentions, 1);
 }
 
 // Two heads of width 1: o of head h is the mean of v weighted by exp(q k).
