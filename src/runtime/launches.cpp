@@ -5,6 +5,7 @@
 #include <map>
 
 #include "passes/memory.h"
+#include "runtime/side_stream.h"
 
 namespace ebb {
 namespace {
@@ -24,17 +25,24 @@ std::string line(const Row& r, std::string_view kernel) {
                      r.cost.flops * 1e-9, kernel);
 }
 
-// What the copies are that the memory plan saves: that of the preferred kernels, without
-// workspaces.
-std::vector<bool> in_place_already(const Graph& g, Lowering& l) {
-  return plan_memory(g,
-                     [&](const Node& n) {
-                       const std::vector<const Kernel*>& kernels = l.kernels.of(g.signature(n));
-                       return kernels.empty() ? NodeMemory{}
-                                              : NodeMemory{.in_place = kernels[0]->in_place,
-                                                           .alias = kernels[0]->alias};
-                     })
-      .in_place_already;
+// Of the preferred kernels, without workspaces.
+std::vector<NodeMemory> memory_of(const Graph& g, Lowering& l) {
+  std::vector<NodeMemory> facts;
+  for (const Node& n : g.nodes()) {
+    const Signature s = g.signature(n);
+    const Kernel* k = l.preferred(s);
+    NodeMemory& m = facts.emplace_back();
+    if (!k) continue;
+    m = {.in_place = k->in_place, .alias = k->alias, .cooperative = k->cooperative};
+    if (k->may_alias)
+      m.may_alias = [k, s](size_t out, size_t in) { return k->may_alias(s, out, in); };
+  }
+  return facts;
+}
+
+MemoryPlan planned(const Graph& g, const std::vector<NodeMemory>& facts) {
+  return plan_memory(
+      g, [&](const Node& n) { return facts[static_cast<size_t>(&n - g.nodes().data())]; });
 }
 
 }  // namespace
@@ -42,12 +50,12 @@ std::vector<bool> in_place_already(const Graph& g, Lowering& l) {
 std::string launch_table(const Graph& g, Lowering& l) {
   Row total;
   std::map<std::string, Row, std::less<>> rows;
-  const std::vector<bool> saved = in_place_already(g, l);
+  const std::vector<bool> saved = planned(g, memory_of(g, l)).in_place_already;
   for (size_t i = 0; i < g.nodes().size(); ++i) {
     const Signature s = g.signature(g.nodes()[i]);
-    const std::vector<const Kernel*>& kernels = l.kernels.of(s);
-    if (saved[i] || (!kernels.empty() && kernels[0]->alias)) continue;
-    const std::string_view name = kernels.empty() ? s.op->name : kernels[0]->name;
+    const Kernel* k = l.preferred(s);
+    if (saved[i] || (k && k->alias)) continue;
+    const std::string_view name = k ? k->name : s.op->name;
     const Cost cost = cost_of(s);
     rows[std::string(name)].add(cost);
     total.add(cost);
@@ -56,6 +64,27 @@ std::string launch_table(const Graph& g, Lowering& l) {
   out += line(total, "all");
   for (const auto& [name, row] : rows) out += line(row, name);
   return out;
+}
+
+std::string launch_list(const Graph& g, Lowering& l) {
+  std::vector<NodeMemory> facts = memory_of(g, l);
+  const std::vector<std::optional<SideStream>> side_stream =
+      take_side_streams(g, facts, l.device, l.mode);
+  const MemoryPlan memory = planned(g, facts);
+  std::string out;
+  for (size_t i = 0; i < g.nodes().size(); ++i) {
+    const Signature s = g.signature(g.nodes()[i]);
+    const Kernel* k = l.preferred(s);
+    if (k && k->alias) continue;
+    out += str(k ? k->name : "no kernel", "  ", s.text(), " ->");
+    for (const Type& t : s.out) out += str(' ', t);
+    if (!s.at.empty()) out += str("  @ ", s.at);
+    if (side_stream[i]) out += "  side stream";
+    if (memory.in_place_already[i]) out += "  in place";
+    out += '\n';
+  }
+  for (const NamedValue& c : memory.copies) out += str("copied at the end: ", c.name, '\n');
+  return out + str("arena ", memory.arena_bytes, " bytes without workspaces\n");
 }
 
 }  // namespace ebb

@@ -51,23 +51,11 @@ int64_t beside_plan(const Graph& g, const Device& device) {
 
 }  // namespace
 
-// Work on a side stream extends lifetimes; a plan that recomputes blocks to save memory has no more
-// of it than collectives.
 std::optional<Fitted> Plan::fitted(const std::vector<ChosenKernel>& nodes, const Recompute& r,
                                    LoweringMode mode) {
-  constexpr int32_t reach = 16;  // of 4 to 64 as fast as any for U-Nets; costs 2 % of memory
-  // A collective may have to wait for those before it: with 16 as well, a block of a transformer
-  // waited for the collectives of the one before, whose gradients it took the memory of.
-  constexpr int32_t reach_of_collectives = 64;
   std::vector<NodeMemory> facts = memory_of(nodes);
-  std::vector<std::optional<SideStream>> side_stream(nodes.size());
-  if (context_.device->has_side_stream()) side_stream = side_stream_nodes(graph_, facts, reach);
-  for (size_t i = 0; i < facts.size(); ++i) {
-    if (mode == LoweringMode::blocks && side_stream[i] == SideStream::compute) side_stream[i] = {};
-    if (side_stream[i])
-      facts[i].extended_lifetime =
-          side_stream[i] == SideStream::collectives ? reach_of_collectives : reach;
-  }
+  const std::vector<std::optional<SideStream>> side_stream =
+      take_side_streams(graph_, facts, *context_.device, mode);
   std::optional<Fitted> out =
       fit(graph_, facts, r, mode, context_.free_memory(), beside_plan(graph_, *context_.device));
   if (!out) return out;

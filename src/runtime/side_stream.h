@@ -9,6 +9,7 @@
 
 #include "core/device.h"
 #include "passes/memory.h"
+#include "runtime/fit.h"
 
 namespace ebb {
 
@@ -21,6 +22,13 @@ namespace ebb {
 std::vector<std::optional<SideStream>> side_stream_nodes(const Graph& g,
                                                          const std::vector<NodeMemory>& facts,
                                                          int32_t reach);
+
+// The same with the reach of plans, on a device that has side streams; on others none. Work there
+// extends lifetimes in `facts`, so a plan that recomputes blocks to save memory has only
+// collectives on them.
+std::vector<std::optional<SideStream>> take_side_streams(const Graph& g,
+                                                         std::vector<NodeMemory>& facts,
+                                                         const Device& device, LoweringMode mode);
 
 // What a step does that concerns other steps.
 struct Touched {
