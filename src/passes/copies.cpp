@@ -36,6 +36,10 @@ std::optional<SliceView> slice_of(const Graph& g, int32_t v) {
   const CopyForm::Part& p = parts[0];
   return SliceView{static_cast<size_t>(g.producer(v)), v, n->in[p.operand], f.dim, p.begin, p.end};
 }
+bool is_range(const Graph& g, const SliceView& view) {
+  const Shape& whole = g.type(view.base).shape;
+  return view.dim + 1 < whole.rank() && whole.slice(0, view.dim).numel() == 1;
+}
 std::optional<SliceView> columns_of(const Graph& g, int32_t v) {
   const std::optional<SliceView> s = slice_of(g, v);
   if (!s) return {};

@@ -25,6 +25,9 @@ struct SliceView {
   int32_t value = -1, base = -1;
   int64_t dim = 0, begin = 0, end = 0;
 };
+// Whether a slice is one range of its base's memory, and no columns: the memory plan has those in
+// place.
+bool is_range(const Graph& g, const SliceView& view);
 // None if `v` is no such slice.
 std::optional<SliceView> slice_of(const Graph& g, int32_t v);
 // Slices of the last dim alone.

@@ -95,12 +95,6 @@ bool worth_reading(const Blocks& b) {
   return std::gcd(copy, std::gcd(b.begin, b.width)) == copy;
 }
 
-// Whether a slice is left to the memory plan: one range, and no columns.
-bool is_range(const Graph& g, const SliceView& view) {
-  const Shape& whole = g.type(view.base).shape;
-  return view.dim + 1 < whole.rank() && whole.slice(0, view.dim).numel() == 1;
-}
-
 // The loop that reads its input `in`, which is these blocks of `base`, in place: as a range of the
 // dim that with those behind it makes up a block.
 std::optional<LoopNode> reading_blocks(LoopNode l, size_t in, int32_t base, const Blocks& b) {

@@ -48,8 +48,13 @@ void ViewedGraph::replace(size_t i, LoopNode l) {
   loops_.insert_or_assign(i, std::move(l));
 }
 
+void ViewedGraph::replace(size_t i, Node n) {
+  for (const int32_t v : n.out) writer_[v] = i;
+  nodes_.insert_or_assign(i, std::move(n));
+}
+
 Graph ViewedGraph::rebuilt() const {
-  if (loops_.empty()) return g_;
+  if (loops_.empty() && nodes_.empty()) return g_;
   Rewriter rw(g_);
   rw.copy_sources();
   for (size_t i = 0; i < size(); ++i) {

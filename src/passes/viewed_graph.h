@@ -22,7 +22,10 @@ class ViewedGraph {
 
   const Graph& graph() const { return g_; }
   size_t size() const { return g_.nodes().size(); }
-  const Node& node(size_t i) const { return g_.nodes()[i]; }
+  const Node& node(size_t i) const {  // as it is now, unless it became a loop
+    const auto at = nodes_.find(i);
+    return at == nodes_.end() ? g_.nodes()[i] : at->second;
+  }
   const Shape& shape(int32_t v) const { return g_.type(v).shape; }
   bool is_kept(int32_t v) const { return kept_.contains(v); }  // an output or update
   bool is_elided(size_t i) const { return elided_.contains(i); }
@@ -37,6 +40,7 @@ class ViewedGraph {
   void elide(size_t i) { elided_.insert(i); }
   void elide_unread();  // all nodes whose results nothing reads
   void replace(size_t i, LoopNode l);
+  void replace(size_t i, Node n);  // the same op, with other attributes and values
 
   Graph rebuilt() const;
 
@@ -45,6 +49,7 @@ class ViewedGraph {
   std::set<int32_t> kept_;
   std::set<size_t> elided_;
   std::map<size_t, LoopNode> loops_;  // by the node whose place they take
+  std::map<size_t, Node> nodes_;      // the same of other nodes
   std::map<int32_t, size_t> writer_;  // of values that these write
 };
 

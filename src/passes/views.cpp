@@ -5,6 +5,7 @@
 
 #include "passes/expression_node.h"
 #include "passes/operand_views.h"
+#include "passes/strided_views.h"
 
 namespace ebb {
 namespace {
@@ -299,6 +300,7 @@ class ColumnWriter {
 
 Graph elide_copies(const Graph& g, const Supports& supports) {
   ViewedGraph v(g);
+  view_strided(v, supports);
   view_swaps(v, supports);
   SegmentFinder(v, supports).run();
   v.elide_unread();

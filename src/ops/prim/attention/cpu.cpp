@@ -38,8 +38,8 @@ void pack(const Task& k, const Call& call, int64_t i) {
   const int64_t head = i / k.key_blocks, begin = i % k.key_blocks * kKeyBlock;
   const RowRange rows{begin, std::min(kKeyBlock, z.s - begin)};
   const int64_t at = (head * z.s + begin) * z.k;
-  read_rows(key_head_of(z, k.dtype, call.in[1], head), rows, 1, space + k.keys + at, z.k);
-  read_rows(key_head_of(z, k.dtype, call.in[2], head), rows, 1, space + k.values + at, z.k);
+  read_rows(key_head_of(z, z.at.k, k.dtype, call.in[1], head), rows, 1, space + k.keys + at, z.k);
+  read_rows(key_head_of(z, z.at.v, k.dtype, call.in[2], head), rows, 1, space + k.values + at, z.k);
 }
 
 // One tile: updates the online softmax and the output of `rows` with `keys` of a head.
@@ -101,7 +101,7 @@ void attend(const Task& k, const Call& call, int64_t i) {
   float* const own = k.own_tiles(space);
   const int64_t head = k.head_of(i);
   const RowRange rows = k.rows_of(i);
-  begin_queries(k, head_of(z, k.dtype, call.in[0], head, z.t), rows, own);
+  begin_queries(k, head_of(z, z.at.q, k.dtype, call.in[0], head), rows, own);
   const ScoreMask mask = k.mask.of(call);
   const int64_t end = mask.key_limit(head, rows.begin + rows.count - 1);
   for (int64_t j = 0; j < end; j += kKeyBlock)

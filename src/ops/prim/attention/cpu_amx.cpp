@@ -61,8 +61,8 @@ uint16_t* values_of(const AmxTask& k, float* space, int64_t key_head) {
 
 void pack_keys(const AmxTask& k, const Call& call, int64_t key_head) {
   float* const space = space_of(call);
-  const Head keys = key_head_of(k.z, DType::bf16, call.in[1], key_head);
-  const Head values = key_head_of(k.z, DType::bf16, call.in[2], key_head);
+  const Head keys = key_head_of(k.z, k.z.at.k, DType::bf16, call.in[1], key_head);
+  const Head values = key_head_of(k.z, k.z.at.v, DType::bf16, call.in[2], key_head);
   k.amx->pack_left({.rows = k.z.s,
                     .width = k.z.k,
                     .from = first_of(keys),
@@ -130,7 +130,7 @@ void attend_amx(const AmxTask& k, const Call& call, int64_t i) {
   float* const own = k.own_tiles(space);
   const int64_t head = k.head_of(i);
   const RowRange rows = k.rows_of(i);
-  begin_amx_queries(k, head_of(z, DType::bf16, call.in[0], head, z.t), rows, own);
+  begin_amx_queries(k, head_of(z, z.at.q, DType::bf16, call.in[0], head), rows, own);
   k.amx->begin();
   for (int64_t j = 0; j < z.s; j += kAmxKeyBlock)
     add_keys(k, own, space, head / z.group(), {j, std::min(kAmxKeyBlock, z.s - j)},

@@ -24,24 +24,22 @@ struct Head {
   int64_t k = 0;
 };
 
-// Head `i` of N*A in q, k, v or a gradient of theirs with `rows` rows a sample.
-inline Head head_of(const AttentionSizes& z, DType dtype, const void* tensor, int64_t i,
-                    int64_t rows) {
-  const int64_t at = i / z.a * rows * z.row_stride() + i % z.a * z.k;
+// Head `i` of N*heads in a tensor that lies so.
+inline Head head_of(const HeadView& at, int64_t heads, DType dtype, const void* tensor, int64_t i,
+                    int64_t k) {
+  const int64_t first = i / heads * at.n + i % heads * at.a;
   auto* base = const_cast<char*>(static_cast<const char*>(tensor));
-  return {dtype, base + at * size_of(dtype), z.row_stride(), z.k};
+  return {dtype, base + first * size_of(dtype), at.t, k};
 }
-
-// Head `i` of N*H in k or v.
-inline Head key_head_of(AttentionSizes z, DType dtype, const void* tensor, int64_t i) {
-  z.a = z.key_heads;
-  return head_of(z, dtype, tensor, i, z.s);
+// Head `i` of N*A in q, o or a gradient of theirs.
+inline Head head_of(const AttentionSizes& z, const HeadView& at, DType dtype, const void* tensor,
+                    int64_t i) {
+  return head_of(at, z.a, dtype, tensor, i, z.k);
 }
-
-// The same of o or its gradient.
-inline Head out_head_of(AttentionSizes z, DType dtype, const void* tensor, int64_t i) {
-  z.packed = false;
-  return head_of(z, dtype, tensor, i, z.t);
+// Head `i` of N*H in k, v or a gradient of theirs.
+inline Head key_head_of(const AttentionSizes& z, const HeadView& at, DType dtype,
+                        const void* tensor, int64_t i) {
+  return head_of(at, z.key_heads, dtype, tensor, i, z.k);
 }
 
 // Rows [begin, begin + count).

@@ -71,7 +71,7 @@ struct QueryTiles {
 
 inline void QueryTiles::end(const Call& call, DType dtype, int64_t block, float* tiles) const {
   const RowRange rows = rows_of(block);
-  const Head head = out_head_of(z, dtype, call.out[0], head_of(block));
+  const Head head = ops::head_of(z, z.at.o, dtype, call.out[0], head_of(block));
   auto* const lse = static_cast<float*>(call.out[1]) + head_of(block) * z.t + rows.begin;
   ebb::cpu::tile_kernels().transpose({.rows = z.k,
                                       .columns = rows.count,

@@ -56,8 +56,12 @@ std::string_view note_plain(const Signature& s) {
   return s.in[0].dtype == DType::f32 ? "" : "plain kernel, no tensor cores";
 }
 
-// Packed QKV without a better kernel is decomposed.
-bool supports_plain(const Signature& s, const Device&) { return !attention_sizes(s).packed; }
+// Packed QKV without a better kernel is decomposed. Views of 16-bit elements that no better kernel
+// reads stay copies, of which one may be.
+bool supports_plain(const Signature& s, const Device&) {
+  const AttentionSizes z = attention_sizes(s);
+  return !z.packed && (!z.viewed || s.in[0].dtype == DType::f32);
+}
 
 Program prepare_plain(const Signature& s, const Tune&, Device& device) {
   const Use u = use_of(s);
@@ -74,7 +78,7 @@ ForwardKernels forward_kernels(const Signature& s) {
 
 // Wide heads need more shared memory than every device has: RTX cards have 99 KB for a block.
 bool supports_tiles(const Signature& s, const Device& device) {
-  return on_tensor_cores(s, device, 256) && takes_mask(s) &&
+  return on_tensor_cores(attention_sizes(s), s, device, 256) && takes_mask(s) &&
          forward_kernels(s).ring_bytes <= ebb::cuda::of(device).shared_per_block();
 }
 

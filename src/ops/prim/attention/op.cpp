@@ -13,6 +13,7 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
+#include "ops/prim/strided.h"
 
 namespace ebb::ops {
 
@@ -22,19 +23,28 @@ AttentionSizes packed_sizes(const Signature& s) {
   const Type& x = s.in[0];
   require(x.shape.rank() == 5 && x.shape[2] == 3 && is_float(x.dtype), s.op->name,
           ": q, k and v in one must be floats [N,T,3,A,K]  qkv: ", x, "  at ", s.at);
-  return {.n = x.shape[0],
-          .t = x.shape[1],
-          .s = x.shape[1],
-          .a = x.shape[3],
-          .k = x.shape[4],
-          .key_heads = x.shape[3],
-          .packed = true};
+  AttentionSizes z{.n = x.shape[0],
+                   .t = x.shape[1],
+                   .s = x.shape[1],
+                   .a = x.shape[3],
+                   .k = x.shape[4],
+                   .key_heads = x.shape[3],
+                   .packed = true};
+  const int64_t row = 3 * z.a * z.k;
+  z.at.q = {0, z.t * row, row, z.k};
+  z.at.k = z.at.v = z.at.q;
+  z.at.k.offset = z.a * z.k, z.at.v.offset = 2 * z.a * z.k;
+  return z;
 }
 
-AttentionSizes separate_sizes(const Signature& s) {
+HeadView head_view(const StridedView& v) {
+  return {v.offset, v.strides[0], v.strides[1], v.strides[2]};
+}
+
+AttentionSizes separate_sizes(const Signature& s, const std::vector<Type>& in) {
   const std::string_view op = s.op->name;
-  require(s.in.size() >= 3, op, ": takes q, k and v (got ", s.in.size(), " inputs)  at ", s.at);
-  const Type &q = s.in[0], &k = s.in[1], &v = s.in[2];
+  require(in.size() >= 3, op, ": takes q, k and v (got ", in.size(), " inputs)  at ", s.at);
+  const Type &q = in[0], &k = in[1], &v = in[2];
   const auto end = [&] { return str("  q: ", q, "  k: ", k, "  v: ", v, "  at ", s.at); };
   require(q.shape.rank() == 4 && k.shape.rank() == 4, op, ": q, k and v must be [N,T,A,K]", end());
   require(is_float(q.dtype) && q.dtype == k.dtype && q.dtype == v.dtype, op,
@@ -46,12 +56,18 @@ AttentionSizes separate_sizes(const Signature& s) {
   const int64_t heads = q.shape[2], key_heads = k.shape[2];
   require(key_heads > 0 ? heads % key_heads == 0 : heads == 0, op,
           ": the heads of k and v must divide those of q (", key_heads, " and ", heads, ")", end());
-  return {.n = q.shape[0],
-          .t = q.shape[1],
-          .s = k.shape[1],
-          .a = heads,
-          .k = q.shape[3],
-          .key_heads = key_heads};
+  AttentionSizes z{.n = q.shape[0],
+                   .t = q.shape[1],
+                   .s = k.shape[1],
+                   .a = heads,
+                   .k = q.shape[3],
+                   .key_heads = key_heads};
+  const HeadViews& views = s.as<Attention>().views;
+  const auto view = [&](size_t i) {
+    return head_view(views.of(i) ? *views.of(i) : dense_view(in[i].shape));
+  };
+  z.at.q = view(0), z.at.k = view(1), z.at.v = view(2);
+  return z;
 }
 
 // The inputs behind q, k and v.
@@ -107,14 +123,77 @@ void mask_scores(const AttentionSizes& z, std::span<const RefArray> in, const Qu
       scores[static_cast<size_t>(j)] = -std::numeric_limits<double>::infinity();
 }
 
+std::vector<Type> operand_types(const Signature& s) {
+  std::vector<Type> in = s.in;
+  for (const auto& [i, view] : s.as<Attention>().views.items()) {
+    require(i < in.size() && view.shape.rank() == 4 && view.strides.size() == 4 &&
+                (view.strides[3] == 1 || view.shape[3] == 1) && view.offset >= 0 &&
+                std::ranges::min(view.strides) >= 0 && extent(view) <= in[i].shape.numel(),
+            s.op->name, ": the view ", view.shape, " of operand ", i, " must lie in it (offset ",
+            view.offset, ", strides ", Shape(view.strides), ")  ", s.text(), "  at ", s.at);
+    in[i].shape = view.shape;
+  }
+  return in;
+}
+
+ResultView result_view(const Signature& s, size_t i, const Shape& whole) {
+  const HeadViews& views = s.as<Attention>().result_views;
+  const StridedView* const view = views.of(i);
+  if (view == nullptr) return {head_view(dense_view(whole)), whole};
+  ResultView r{{}, view->shape};
+  for (size_t j = i; r.tensor.rank() == 0 && j > 0 && views.of(j - 1) != nullptr;)
+    r.tensor = views.of(--j)->shape;
+  const StridedView here{view->offset, whole, view->strides};
+  require(r.tensor.rank() > 0 && here.strides.size() == 4 && here.strides[3] == 1 &&
+              here.offset >= 0 && std::ranges::min(here.strides) >= 0 &&
+              extent(here) <= r.tensor.numel(),
+          s.op->name, ": the view ", whole, " of result ", i, " must lie in ", r.tensor,
+          " (offset ", here.offset, ", strides ", Shape(here.strides), ")  at ", s.at);
+  r.view = head_view(here);
+  return r;
+}
+
+std::optional<Attrs> viewed_attention(const Signature& s, const UseViews& views) {
+  Attention attrs = s.as<Attention>();
+  const AttentionSizes z = attention_sizes(s);
+  const bool gradient = s.op != &def::attention();
+  const auto lies_in_rows = [](const StridedView& v) {
+    return v.shape.rank() == 4 && (v.strides[3] == 1 || v.shape[3] == 1);
+  };
+  const auto reads = [&](const auto& of) {
+    const auto& [i, view] = of;
+    const bool heads = i < 3 || (gradient && (i == z.operands() || i == z.operands() + 2));
+    return heads && lies_in_rows(view);
+  };
+  const auto writes = [&](const auto& of) {
+    return of.first < (gradient ? 3 : 1) && lies_in_rows(of.second);
+  };
+  if (z.packed || !std::ranges::all_of(views.in, reads) || !std::ranges::all_of(views.out, writes))
+    return {};
+  for (const auto& [i, view] : views.in) attrs.views.set(i, view);
+  bool first = true;
+  for (const auto& [i, view] : views.out) {
+    const bool in_that_of_the_first = views.one_tensor && !first;
+    attrs.result_views.set(
+        i, {view.offset, in_that_of_the_first ? Shape{} : views.tensors.at(i), view.strides});
+    first = false;
+  }
+  return attrs;
+}
+
 AttentionSizes attention_sizes(const Signature& s) {
   const auto& attrs = s.as<Attention>();
   require(!s.in.empty(), s.op->name, ": takes q, k and v (got no input)  at ", s.at);
-  AttentionSizes z = attrs.packed ? packed_sizes(s) : separate_sizes(s);
+  AttentionSizes z = attrs.packed ? packed_sizes(s) : separate_sizes(s, operand_types(s));
+  require(!attrs.packed || attrs.views.empty(), s.op->name,
+          ": q, k and v in one are views already (views ", attrs.views.text(), ")  at ", s.at);
   z.causal = attrs.causal, z.bias = attrs.bias, z.key_lengths = attrs.key_lengths;
+  z.viewed = !attrs.views.empty() || !attrs.result_views.empty();
   check_options(z, s);
   require(z.s > 0 && z.k > 0, s.op->name, ": needs keys and a width  q: ", s.in[0], "  at ", s.at);
   z.scale = attrs.scale == 0 ? 1 / std::sqrt(static_cast<double>(z.k)) : attrs.scale;
+  z.at.o = z.queries();
+  if (s.op == &def::attention()) z.at.o = result_view(s, 0, {z.n, z.t, z.a, z.k}).view;
   return z;
 }
 
@@ -124,12 +203,40 @@ std::vector<Type> infer(const Signature& s) {
   const AttentionSizes z = attention_sizes(s);
   require(s.in.size() == z.operands(), "attention: takes ", z.operands(), " inputs (got ",
           s.in.size(), ")  at ", s.at);
-  return {{s.in[0].dtype, {z.n, z.t, z.a, z.k}}, {DType::f32, {z.n, z.a, z.t}}};
+  for (const auto& i : s.as<Attention>().result_views.items())
+    require(i.index == 0, "attention: has no view of result ", i.index, "  at ", s.at);
+  const Shape o = result_view(s, 0, {z.n, z.t, z.a, z.k}).tensor;
+  require(o.numel() == z.n * z.t * z.a * z.k, "attention: o must fill its tensor ", o, "  at ",
+          s.at);
+  return {{s.in[0].dtype, o}, {DType::f32, {z.n, z.a, z.t}}};
 }
 
-// For kernels without packed QKV or without grouped heads.
+// The same use of whole tensors.
+Signature without_views(const Signature& s) {
+  Signature whole = s;
+  whole.in = operand_types(s);
+  Attention attrs = s.as<Attention>();
+  attrs.views = {}, attrs.result_views = {};
+  whole.attrs = attrs;
+  whole.out = s.op->infer(whole);
+  return whole;
+}
+std::vector<Value> operands(const Signature& s, std::span<const Value> in) {
+  std::vector<Value> out(in.begin(), in.end());
+  for (const auto& [i, view] : s.as<Attention>().views.items()) out[i] = strided(in[i], view);
+  return out;
+}
+
+// For kernels without views, without packed QKV or without grouped heads.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   const AttentionSizes z = attention_sizes(s);
+  if (z.viewed) {
+    const Signature whole = without_views(s);
+    std::vector<Value> out = g.add(*s.op, whole.attrs, operands(s, in));
+    if (const StridedView* const o = s.as<Attention>().result_views.of(0))
+      out[0] = unstrided(out[0], {o->offset, whole.out[0].shape, o->strides}, o->shape);
+    return out;
+  }
   if (z.group() > 1) {
     std::vector<Value> repeated(in.begin(), in.end());
     for (const size_t i : {1, 2}) repeated[i] = repeat_heads(in[i], z.group());
@@ -189,8 +296,27 @@ Value bias_gradient(const BiasGradient& b) {
   return sum_to(ds, b.bias.shape());
 }
 
+std::vector<Value> vjp(const VjpCall& c);
+
+// Of a use with views: that of whole tensors, moved to where these have them.
+std::vector<Value> viewed_vjp(const VjpCall& c) {
+  const Signature whole = without_views(c.sig);
+  const std::vector<Value> in = operands(c.sig, c.in);
+  std::vector<Value> out(c.out.begin(), c.out.end()), dout(c.dout.begin(), c.dout.end());
+  const auto& attrs = c.sig.as<Attention>();
+  if (const StridedView* const o = attrs.result_views.of(0)) {
+    const StridedView view{o->offset, whole.out[0].shape, o->strides};
+    out[0] = strided(out[0], view);
+    if (dout[0]) dout[0] = strided(dout[0], view);
+  }
+  std::vector<Value> dx = vjp({c.graph, whole, in, out, dout});
+  for (const auto& [i, view] : attrs.views.items()) dx[i] = unstrided(dx[i], view, c.in[i].shape());
+  return dx;
+}
+
 std::vector<Value> vjp(const VjpCall& c) {
   const AttentionSizes z = attention_sizes(c.sig);
+  if (z.viewed) return viewed_vjp(c);
   const Value o = c.out[0];
   const Value dout =
       c.dout[0] ? cast(c.dout[0], o.dtype()) : constant(c.graph, 0, o.shape(), o.dtype());
@@ -214,16 +340,14 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   std::vector<double> p(static_cast<size_t>(z.s));
   // Row t of q's head a, or of the head of k or v that it reads.
   const auto row = [&](size_t which, int64_t n, int64_t t, int64_t a) {
-    const int64_t count = which == 0 ? z.t : z.s;
-    const int64_t stride = which == 0 ? z.row_stride() : z.key_row_stride();
+    const HeadView& at = which == 0 ? z.at.q : which == 1 ? z.at.k : z.at.v;
     const int64_t head = which == 0 ? a : a / z.group();
-    const auto first = static_cast<int64_t>(z.packed ? which : 0) * z.out_row_stride();
-    return in[z.packed ? 0 : which].v.data() + (n * count + t) * stride + first + head * z.k;
+    return in[z.packed ? 0 : which].v.data() + at.offset + n * at.n + t * at.t + head * at.a;
   };
   for (int64_t i = 0; i < z.n * z.a * z.t; ++i) {
     const int64_t t = i % z.t, a = i / z.t % z.a, n = i / (z.t * z.a);
     const double* q = row(0, n, t, a);
-    double* o = out[0].v.data() + (n * z.t + t) * z.out_row_stride() + a * z.k;
+    double* o = out[0].v.data() + z.at.o.offset + n * z.at.o.n + t * z.at.o.t + a * z.at.o.a;
     for (int64_t j = 0; j < z.s; ++j) {
       const double* k = row(1, n, j, a);
       double dot = 0;
@@ -247,128 +371,11 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
 // Two GEMMs; the exponentials are not counted.
 Cost cost(const Signature& s) {
   Cost c;
-  for (const Type& t : s.in) c.bytes += static_cast<double>(t.bytes());
+  for (const Type& t : operand_types(s)) c.bytes += static_cast<double>(t.bytes());
   for (const Type& t : s.out) c.bytes += static_cast<double>(t.bytes());
   const AttentionSizes z = attention_sizes(s);
   c.flops = 4.0 * static_cast<double>(z.n * z.a * z.pairs()) * static_cast<double>(z.k);
   return c;
-}
-
-Example example(std::string label, Shape q, Shape k, Attention attrs = {}) {
-  return {.label = std::move(label),
-          .attrs = attrs,
-          .in = {{DType::f32, q}, {DType::f32, k}, {DType::f32, k}}};
-}
-
-Example packed_example(std::string label, Shape qkv, Attention attrs = {}) {
-  attrs.packed = true;
-  return {.label = std::move(label), .attrs = attrs, .in = {{DType::f32, qkv}}};
-}
-
-Example with_bias(Example e, Shape bias) {
-  Attention attrs = e.attrs.as<Attention>();
-  attrs.bias = true;
-  e.attrs = attrs;
-  e.in.push_back({DType::f32, bias});
-  return e;
-}
-
-// Samples have 0 to S keys.
-Example with_lengths(Example e) {
-  Attention attrs = e.attrs.as<Attention>();
-  attrs.key_lengths = true;
-  e.attrs = attrs;
-  e.integers = (attrs.packed ? e.in[0] : e.in[1]).shape[1] + 1;
-  e.in.push_back({DType::i64, {e.in[0].shape[0]}});
-  return e;
-}
-
-std::vector<Example> plain_examples() {
-  Example peaked = example("peaked", {1, 9, 2, 16}, {1, 17, 2, 16}, {0.5});
-  peaked.low = -4, peaked.high = 4;
-  return {example("self", {2, 13, 3, 8}, {2, 13, 3, 8}),
-          example("cross", {2, 5, 2, 32}, {2, 77, 2, 32}),
-          example("odd_width", {1, 7, 1, 5}, {1, 11, 1, 5}, {0.3}),
-          example("blocks", {1, 131, 1, 16}, {1, 269, 1, 16}),
-          example("width_40", {1, 66, 2, 40}, {1, 40, 2, 40}),
-          example("width_72", {2, 33, 1, 72}, {2, 100, 1, 72}),
-          example("width_128", {1, 20, 2, 128}, {1, 70, 2, 128}),
-          example("width_160", {1, 20, 1, 160}, {1, 33, 1, 160}),
-          example("width_328", {1, 70, 1, 328}, {1, 150, 1, 328}),
-          example("width_512", {2, 9, 2, 512}, {2, 33, 2, 512}),
-          std::move(peaked),
-          packed_example("packed", {2, 37, 3, 2, 24}),
-          packed_example("packed_72", {1, 140, 3, 2, 72}),
-          packed_example("packed_64", {1, 200, 3, 2, 64}),
-          packed_example("packed_264", {2, 40, 3, 1, 264}),
-          example("one_key", {1, 3, 2, 8}, {1, 1, 2, 8}),
-          example("empty", {0, 3, 2, 8}, {0, 3, 2, 8})};
-}
-
-std::vector<Example> masked_examples() {
-  constexpr Attention causal{.causal = true};
-  return {example("causal", {2, 13, 3, 8}, {2, 13, 3, 8}, causal),
-          example("causal_77", {2, 77, 2, 64}, {2, 77, 2, 64}, causal),
-          example("causal_more_keys", {1, 131, 1, 40}, {1, 269, 1, 40}, causal),
-          example("causal_more_queries", {1, 150, 2, 16}, {1, 67, 2, 16}, causal),
-          example("causal_blocks", {1, 300, 1, 72}, {1, 300, 1, 72}, causal),
-          example("causal_128", {1, 290, 1, 128}, {1, 290, 1, 128}, causal),
-          example("causal_256", {1, 130, 1, 256}, {1, 141, 1, 256}, causal),
-          packed_example("packed_causal", {2, 77, 3, 2, 64}, causal),
-          packed_example("packed_causal_264", {1, 33, 3, 1, 264}, causal),
-          with_lengths(example("lengths", {5, 9, 2, 32}, {5, 77, 2, 32})),
-          with_lengths(example("lengths_160", {3, 70, 1, 160}, {3, 154, 1, 160})),
-          with_lengths(example("lengths_causal", {4, 40, 1, 80}, {4, 53, 1, 80}, causal)),
-          with_lengths(packed_example("packed_lengths", {4, 66, 3, 2, 40}, causal)),
-          with_lengths(example("lengths_one_key", {4, 5, 2, 24}, {4, 1, 2, 24})),
-          with_bias(example("bias", {2, 33, 2, 64}, {2, 33, 2, 64}, {0.25}), {1, 2, 33, 33}),
-          with_bias(example("bias_231", {1, 70, 2, 40}, {1, 231, 2, 40}), {1, 1, 70, 231}),
-          with_bias(example("bias_keys", {3, 21, 2, 72}, {3, 77, 2, 72}), {3, 1, 1, 77}),
-          with_bias(example("bias_heads", {2, 9, 3, 128}, {2, 98, 3, 128}), {2, 3, 1, 98}),
-          with_bias(example("bias_160", {2, 9, 1, 160}, {2, 70, 1, 160}), {2, 1, 9, 70}),
-          with_bias(example("bias_odd", {1, 7, 1, 5}, {1, 11, 1, 5}, causal), {1, 1, 7, 11}),
-          with_bias(packed_example("packed_bias", {2, 37, 3, 2, 24}, causal), {1, 2, 37, 37}),
-          with_lengths(
-              with_bias(example("all", {3, 66, 2, 64}, {3, 140, 2, 64}, causal), {3, 2, 66, 140})),
-          with_lengths(
-              with_bias(packed_example("packed_all", {3, 20, 3, 1, 80}, causal), {1, 1, 20, 20}))};
-}
-
-// Heads of k and v that several query heads read.
-std::vector<Example> grouped_examples() {
-  constexpr Attention causal{.causal = true};
-  return {example("group_2", {2, 13, 4, 8}, {2, 19, 2, 8}),
-          example("group_4", {1, 35, 8, 64}, {1, 70, 2, 64}),
-          example("group_3_odd", {3, 7, 3, 5}, {3, 11, 1, 5}),
-          example("group_width_72", {1, 33, 4, 72}, {1, 100, 2, 72}),
-          example("group_width_128", {1, 70, 4, 128}, {1, 150, 1, 128}),
-          example("group_width_264", {2, 9, 2, 264}, {2, 70, 1, 264}),
-          example("group_long", {1, 260, 2, 40}, {1, 260, 1, 40}),
-          example("group_causal", {1, 77, 4, 64}, {1, 77, 2, 64}, causal),
-          example("group_causal_128", {1, 131, 2, 128}, {1, 140, 1, 128}, causal),
-          with_lengths(example("group_lengths", {3, 66, 6, 32}, {3, 66, 2, 32}, causal)),
-          with_bias(example("group_bias", {2, 21, 4, 80}, {2, 98, 2, 80}), {2, 4, 21, 98})};
-}
-
-std::vector<Example> bench_examples() {
-  constexpr Attention causal{.causal = true};
-  std::vector<Example> all{
-      example("dit", {4, 256, 4, 32}, {4, 256, 4, 32}),
-      example("long", {2, 1024, 4, 64}, {2, 1024, 4, 64}),
-      example("vae", {1, 4096, 1, 512}, {1, 4096, 1, 512}),
-      example("text_77", {2, 1024, 8, 40}, {2, 77, 8, 40}),
-      example("clip", {2, 77, 12, 64}, {2, 77, 12, 64}, causal),
-      example("qwen3", {1, 512, 32, 128}, {1, 512, 8, 128}, causal),
-      with_bias(example("t5", {1, 256, 8, 64}, {1, 256, 8, 64}, {1}), {1, 8, 256, 256})};
-  for (Example& e : all) e.bench = true;
-  return all;
-}
-
-std::vector<Example> examples() {
-  std::vector<Example> all = plain_examples();
-  for (auto& more : {masked_examples(), grouped_examples(), bench_examples()})
-    all.insert(all.end(), more.begin(), more.end());
-  return all;
 }
 
 }  // namespace
@@ -381,7 +388,7 @@ const OpDef& def::attention() {
                        .vjp = vjp,
                        .reference = reference,
                        .cost = cost,
-                       .examples = examples,
+                       .examples = attention_examples,
                        .precision = OpDef::Precision::low,
                        .operands = 3,
                        .matrix_work = true};

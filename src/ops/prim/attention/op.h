@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "ops/prim/attention/views.h"
 
 namespace ebb::ops {
 
@@ -23,12 +24,17 @@ struct Attention {
   bool bias = false;
   // An input i64 [N] follows: sample n has only its first key_lengths[n] keys (padded prompts).
   bool key_lengths = false;
+  // Operands (q, k, v; of the gradient also o and do) and results that are views of their tensors,
+  // as elide_copies makes them: any inputs that hold them. `packed` has such views of its own.
+  HeadViews views = {}, result_views = {};
   void fields(auto&& f) {
     f("scale", scale);
     f("packed", packed);
     f("causal", causal);
     f("bias", bias);
     f("key_lengths", key_lengths);
+    f("views", static_cast<TextValue&>(views));
+    f("result_views", static_cast<TextValue&>(result_views));
   }
 };
 
@@ -36,17 +42,20 @@ namespace def {
 const OpDef& attention();
 }
 
+std::vector<Example> attention_examples();
+
 struct AttentionSizes {
   int64_t n = 0, t = 0, s = 0, a = 0, k = 0;
   int64_t key_heads = 0;  // heads of k and v; divides a
   double scale = 0;
   bool packed = false, causal = false, bias = false, key_lengths = false;
+  bool viewed = false;  // by attributes
+  // Where operands and results lie; from dout on those of the gradient.
+  struct Heads {
+    HeadView q, k, v, o, dout, dq, dk, dv;
+  } at = {};
   // Query heads that share a head of k and v: head i of N * A reads head i / group() of N * H.
   int64_t group() const { return key_heads > 0 ? a / key_heads : 1; }
-  // Elements from row to row of q, of k and v, and of o.
-  int64_t row_stride() const { return (packed ? 3 : 1) * a * k; }
-  int64_t key_row_stride() const { return (packed ? 3 : 1) * key_heads * k; }
-  int64_t out_row_stride() const { return a * k; }
   // How many inputs hold q, k and v; where those that follow them are, and how many there are.
   size_t tensors() const { return packed ? 1 : 3; }
   size_t bias_at() const { return tensors(); }
@@ -59,9 +68,23 @@ struct AttentionSizes {
     return causal ? std::clamp<int64_t>(query + 1 + s - t, 0, s) : s;
   }
   int64_t pairs() const;  // unmasked pairs of a query and a key, per head
+  // Of a tensor as q and o are, and as k and v are, that is no view.
+  HeadView queries() const { return {0, t * a * k, a * k, k}; }
+  HeadView keys() const { return {0, s * key_heads * k, key_heads * k, k}; }
 };
 // Throws Error unless the first inputs are q, k and v, and what the attributes say follows.
 AttentionSizes attention_sizes(const Signature& s);
+// The operands of attention or its gradient, which the inputs have. Throws Error where a view does
+// not lie in its input.
+std::vector<Type> operand_types(const Signature& s);
+// The view of result `i` and its tensor's shape; a result without one is `whole`.
+struct ResultView {
+  HeadView view;
+  Shape tensor;
+};
+ResultView result_view(const Signature& s, size_t i, const Shape& whole);
+// The attributes with these views; none where columns do not lie side by side, or results overlap.
+std::optional<Attrs> viewed_attention(const Signature& s, const UseViews& views);
 
 // Elements of a bias [N|1,A|1,T|1,S] from sample to sample, head to head and query to query; 0
 // where it is the same for all.

@@ -1,4 +1,5 @@
-// Packed QKV: q, k and v in one tensor [N,T,3,A,K], for the kernels of attention and its gradient.
+// Calls of kernels of attention and its gradient, which take addresses of q, k and v and, of the
+// gradient, of dq, dk and dv, wherever these lie: in tensors of their own, packed, through views.
 #pragma once
 
 #include "core/dtype.h"
@@ -17,18 +18,27 @@ inline CallAt call_at(AttentionSizes z) {
   return {.bias = z.bias_at(), .key_lengths = z.key_lengths_at(), .o = z.operands()};
 }
 
-// The same call with separate addresses of q, k and v (and of dq, dk and dv of the gradient), whose
-// row stride is z.row_stride() elements.
+// The same call with separate addresses of the first elements that `z.at` describes.
 inline Call unpacked(const AttentionSizes& z, DType dtype, const Call& call) {
-  if (!z.packed) return call;
-  const auto three = [&](std::vector<void*>& all) {
-    auto* const first = static_cast<char*>(all[0]);
-    const int64_t bytes = z.out_row_stride() * size_of(dtype);
-    all.insert(all.begin() + 1, {first + bytes, first + 2 * bytes});
-  };
+  if (!z.packed && !z.viewed) return call;
   Call c = call;
-  three(c.in);
-  if (call.out.size() == 1) three(c.out);  // of the gradient; attention has o and lse
+  const auto move = [&](void*& address, const HeadView& at) {
+    address = static_cast<char*>(address) + at.offset * size_of(dtype);
+  };
+  const auto three = [&](std::vector<void*>& all, const HeadView& a, const HeadView& b,
+                         const HeadView& d, bool in_one) {
+    if (in_one) all.insert(all.begin() + 1, {all[0], all[0]});
+    move(all[0], a), move(all[1], b), move(all[2], d);
+  };
+  three(c.in, z.at.q, z.at.k, z.at.v, z.packed);
+  const bool forward = call.out.size() == 2;  // o and lse
+  if (forward) {
+    move(c.out[0], z.at.o);
+    return c;
+  }
+  three(c.out, z.at.dq, z.at.dk, z.at.dv, call.out.size() == 1);
+  const size_t o = call_at(z).o;
+  move(c.in[o], z.at.o), move(c.in[o + 2], z.at.dout);
   return c;
 }
 

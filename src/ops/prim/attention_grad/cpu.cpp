@@ -60,7 +60,7 @@ void plan_workspace(Task& k) {
 }
 
 Task plan(const Signature& s) {
-  const AttentionSizes z = attention_sizes(s);
+  const AttentionSizes z = attention_grad_sizes(s);
   Task k{.z = z, .mask = {z, s}, .dtype = s.in[0].dtype, .at = call_at(z).o};
   const size_t lse = k.z.operands() + 1;
   k.lse_dtype = s.in[lse].dtype;
@@ -82,10 +82,10 @@ void pack_keys(const Task& k, const Call& call, int64_t i) {
   auto* const space = static_cast<float*>(call.workspace);
   const int64_t head = i / k.panels, begin = i % k.panels * kPanel, panel = i * kPanel * z.k;
   const RowRange rows{begin, std::min(kPanel, z.s - begin)};
-  const Head key = head_of(z, k.dtype, call.in[1], head, z.s);
+  const Head key = head_of(z, z.at.k, k.dtype, call.in[1], head);
   read_panel(key, rows, space + k.key_panel + panel);
   read_rows(key, rows, 1, space + k.key + (head * z.s + begin) * k.width, k.width);
-  read_panel(head_of(z, k.dtype, call.in[2], head, z.s), rows, space + k.value_panel + panel);
+  read_panel(head_of(z, z.at.v, k.dtype, call.in[2], head), rows, space + k.value_panel + panel);
 }
 
 float element(DType dtype, const void* p, int64_t i) {
@@ -103,9 +103,9 @@ void pack_queries(const Task& k, const Call& call, int64_t i) {
   const RowRange rows{begin, std::min(kQueryBlock, z.t - begin)};
   float *const query = space + k.query + first * k.width, *const dout =
                                                               space + k.dout + first * k.width;
-  read_rows(out_head_of(z, k.dtype, call.in[k.at], head), rows, 1, query,
+  read_rows(head_of(z, z.at.o, k.dtype, call.in[k.at], head), rows, 1, query,
             k.width);  // o, replaced by q below
-  read_rows(out_head_of(z, k.dtype, call.in[k.at + 2], head), rows, 1, dout, k.width);
+  read_rows(head_of(z, z.at.dout, k.dtype, call.in[k.at + 2], head), rows, 1, dout, k.width);
   for (int64_t r = 0; r < rows.count; ++r) {
     float sum =
         call.in.size() == k.at + 4 ? -element(k.dlse_dtype, call.in[k.at + 3], first + r) : 0.0f;
@@ -114,8 +114,8 @@ void pack_queries(const Task& k, const Call& call, int64_t i) {
     const double lse = element(k.lse_dtype, call.in[k.at + 1], first + r);
     space[k.shift + first + r] = static_cast<float>(lse * kLog2e);
   }
-  read_rows(head_of(z, k.dtype, call.in[0], head, z.t), rows, static_cast<float>(z.scale * kLog2e),
-            query, k.width);
+  read_rows(head_of(z, z.at.q, k.dtype, call.in[0], head), rows,
+            static_cast<float>(z.scale * kLog2e), query, k.width);
 }
 
 // A tile: `queries` of a head (counted over all heads) against `keys` of it, with its dq.
@@ -194,8 +194,8 @@ void run_split(const Task& k, const Call& call, int64_t i) {
   const int64_t head = i / k.key_splits, split = i % k.key_splits;
   float* const dq = space + k.dq + (split * k.heads() + head) * z.t * k.width;
   std::fill_n(dq, z.t * k.width, 0.0f);
-  const Head dk = head_of(z, k.dtype, call.out[1], head, z.s);
-  const Head dv = head_of(z, k.dtype, call.out[2], head, z.s);
+  const Head dk = head_of(z, z.at.dk, k.dtype, call.out[1], head);
+  const Head dv = head_of(z, z.at.dv, k.dtype, call.out[2], head);
   const ScoreMask mask = k.mask.of(call);
   const int64_t end = k.key_blocks * (split + 1) / k.key_splits;
   for (int64_t block = k.key_blocks * split / k.key_splits; block < end; ++block) {
@@ -224,8 +224,8 @@ void finish(const Task& k, const Call& call, int64_t i) {
   for (int64_t split = 1; split < k.key_splits; ++split)
 #pragma omp simd
     for (int64_t j = 0; j < count; ++j) sum[j] += sum[split * step + j];
-  write_rows(head_of(z, k.dtype, call.out[0], head, z.t), rows, static_cast<float>(z.scale), sum,
-             k.width);
+  write_rows(head_of(z, z.at.dq, k.dtype, call.out[0], head), rows, static_cast<float>(z.scale),
+             sum, k.width);
 }
 
 Program prepare(const Signature& s, const Tune&, Device&) {

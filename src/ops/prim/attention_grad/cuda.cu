@@ -12,6 +12,7 @@
 #include "ops/prim/attention_grad/cuda/gemms.cuh"
 #include "ops/prim/attention_grad/cuda/kernels.cuh"
 #include "ops/prim/attention_grad/cuda/sm90/launch.cuh"
+#include "ops/prim/attention_grad/op.h"
 
 namespace ebb::ops::cuda {
 namespace {
@@ -26,7 +27,7 @@ struct Use {
 };
 
 Use use_of(const Signature& s) {
-  const AttentionSizes sizes = attention_sizes(s);
+  const AttentionSizes sizes = attention_grad_sizes(s);
   const size_t lse = sizes.operands() + 1;
   Use u{.sizes = sizes,
         .z = head_sizes(sizes),
@@ -50,6 +51,9 @@ GradParams params_of(const Use& u, const Call& given) {
   p.delta = p.lse_log2 + u.z.heads * u.pitch;
   p.pitch = u.pitch;
   p.lse_dtype = u.lse_dtype, p.dlse_dtype = u.dlse_dtype;
+  const auto& at = u.sizes.at;
+  p.dout_lies = strides_of(at.dout), p.dq_lies = strides_of(at.dq);
+  p.dk_lies = strides_of(at.dk), p.dv_lies = strides_of(at.dv);
   return p;
 }
 
@@ -57,21 +61,23 @@ void run_plain(const Use& u, const Call& call, CudaDevice& device) {
   const GradParams g = params_of(u, call);
   PlainParams p{.z = u.z, .q = g.q, .k = g.k, .v = g.v, .dout = g.dout};
   p.shift = g.lse_log2, p.delta = g.delta, p.pitch = g.pitch, p.mask = g.mask;
+  p.dout_lies = g.dout_lies;
   visit_float(u.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto rows = blocks_for(u.z.heads * u.pitch, kRowThreads / kRowLanes);
     launch("attention_grad_preprocess", attention_grad_preprocess<T, 1>,
            {.grid = rows, .block = kRowThreads}, g, device);
-    const auto sum = [&](const char* name, void (*kernel)(PlainParams), void* out, int count) {
-      p.out = out;
+    const auto sum = [&](const char* name, void (*kernel)(PlainParams), void* out,
+                         const HeadStrides& lies, int count) {
+      p.out = out, p.out_lies = lies;
       p.tiles = static_cast<int>(ceil_div(count, kPlainTile));
       const dim3 grid(static_cast<unsigned>(u.z.heads * p.tiles),
                       static_cast<unsigned>(ceil_div(u.z.width, kPlainTile)));
       launch(name, kernel, {.grid = grid, .block = kPlainThreads}, p, device);
     };
-    sum("attention_plain_dq", attention_plain<PlainSum::dq, T>, g.dq, u.z.t);
-    sum("attention_plain_dk", attention_plain<PlainSum::dk, T>, g.dk, u.z.s);
-    sum("attention_plain_dv", attention_plain<PlainSum::dv, T>, g.dv, u.z.s);
+    sum("attention_plain_dq", attention_plain<PlainSum::dq, T>, g.dq, g.dq_lies, u.z.t);
+    sum("attention_plain_dk", attention_plain<PlainSum::dk, T>, g.dk, g.dk_lies, u.z.s);
+    sum("attention_plain_dv", attention_plain<PlainSum::dv, T>, g.dv, g.dv_lies, u.z.s);
   });
 }
 
@@ -79,10 +85,15 @@ std::string_view note_plain(const Signature& s) {
   return s.in[0].dtype == DType::f32 ? "" : "plain kernel, no tensor cores";
 }
 
-// Packed QKV and grouped heads without a better kernel are decomposed.
+// Packed QKV and grouped heads without a better kernel are decomposed, and views of 16-bit elements
+// that no better kernel reads stay copies.
 bool supports_plain(const Signature& s, const Device&) {
   const AttentionSizes z = attention_sizes(s);
-  return !z.packed && z.group() == 1;
+  return !z.packed && z.group() == 1 && (!z.viewed || s.in[0].dtype == DType::f32);
+}
+
+bool has_tensor_cores(const Signature& s, const Device& device, int64_t widest) {
+  return on_tensor_cores(attention_grad_sizes(s), s, device, widest);
 }
 
 Program prepare_plain(const Signature& s, const Tune&, Device& device) {
@@ -124,7 +135,7 @@ double cost_of_blocks(const Signature& s, const Device& device, Shares shares, i
 
 // Wide heads need more shared memory than every device has: RTX cards have 99 KB for a block.
 bool supports_tiles(const Signature& s, const Device& device) {
-  if (!on_tensor_cores(s, device, 160) || !takes_mask(s) || attention_sizes(s).group() > 1)
+  if (!has_tensor_cores(s, device, 160) || !takes_mask(s) || attention_sizes(s).group() > 1)
     return false;
   return grad_kernels(use_of(s)).ring.bytes <= of(device).shared_per_block();
 }
@@ -164,7 +175,7 @@ Program prepare_tiles(const Signature& s, const Tune&, Device& device) {
 // By the kernels of sm_90a: without a bias or lengths.
 bool runs_at_once(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  return on_tensor_cores(s, device, 128) && !z.bias && !z.key_lengths &&
+  return has_tensor_cores(s, device, 128) && !z.bias && !z.key_lengths &&
          of(device).capability() == 90;
 }
 
@@ -176,6 +187,9 @@ bool plain_heads(const Signature& s) {
 bool supports_at_once(const Signature& s, const Device& device) {
   if (!runs_at_once(s, device)) return false;
   const Use u = use_of(s);
+  // The kernels count the steps from head to head of a row of o and do in 32 bits.
+  const int64_t step = std::max(u.sizes.at.o.a, u.sizes.at.dout.a);
+  if (u.sizes.a * step >= int64_t{1} << 31) return false;
   if (u.z.t == 0 && u.z.group > 1) return false;  // see prepare_at_once
   return serves_long(u.dtype, {u.z, u.sizes.causal}, of(device));
 }
@@ -210,8 +224,8 @@ Program prepare_head(const Signature& s, const Tune&, Device& device) {
 
 bool supports_gemms(const Signature& s, const Device& device) {
   const AttentionSizes z = attention_sizes(s);
-  return on_tensor_cores(s, device, int64_t{1} << 14) && z.a == 1 && z.plain() && !z.packed &&
-         z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
+  return has_tensor_cores(s, device, int64_t{1} << 14) && z.a == 1 && z.plain() && !z.packed &&
+         !z.viewed && z.n > 0 && z.t > 0 && z.s < int64_t{1} << 20;
 }
 
 // A pair of a query and a key takes 26 bytes: scores and their gradients pass through memory in

@@ -14,4 +14,7 @@ namespace def {
 const OpDef& attention_grad();
 }  // namespace def
 
+// attention_sizes of the gradient, with where o, do, dq, dk and dv lie.
+AttentionSizes attention_grad_sizes(const Signature& s);
+
 }  // namespace ebb::ops

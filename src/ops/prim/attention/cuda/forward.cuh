@@ -187,7 +187,7 @@ __device__ __forceinline__ void finish(const ForwardParams& p, RowState<M, D>& r
       if (lane % 4 == 0 && row < p.z.t)
         p.lse[int64_t{head} * p.z.t + row] = masked_row ? 0 : (r.row_max[m][h] + log2f(sum)) * kLn2;
     }
-  write_rows<T, M, D>(out_rows_of<T>(p.z, p.o, head), begin, r.o, factor, lane);
+  write_rows<T, M, D>(rows_of<T>(p.z, p.z.o, p.o, head, p.z.t), begin, r.o, factor, lane);
 }
 
 // o and lse of at most 256 keys, which stay in shared memory.
@@ -204,7 +204,7 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   const int query_block = blockIdx.x % p.query_blocks;
   const int blocks = (p.z.s + S::keys - 1) / S::keys;
   const uint32_t k_at = shared_address(memory), v_at = k_at + blocks * S::block_bytes;
-  const auto k = key_rows_of<T>(p.z, p.k, head), v = key_rows_of<T>(p.z, p.v, head);
+  const auto k = key_rows_of<T>(p.z, p.z.k, p.k, head), v = key_rows_of<T>(p.z, p.z.v, p.v, head);
 #pragma unroll 1
   for (int j = 0; j < kResidentBlocks; ++j) {
     if (j < blocks) {
@@ -219,7 +219,7 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
 #pragma unroll 1
   for (int i = 0; i < p.tiles_per_block; ++i) {
     const int first = ((query_block * p.tiles_per_block + i) * kForwardWarps + warp) * 16 * S::m;
-    read_a(q.a, rows_of<T>(p.z, p.q, head, p.z.t), first, lane);
+    read_a(q.a, rows_of<T>(p.z, p.z.q, p.q, head, p.z.t), first, lane);
     reset(r);
 #pragma unroll 1
     for (int j = 0; j < blocks; ++j) {
@@ -254,8 +254,8 @@ __global__ __launch_bounds__(kForwardThreads, ForwardShape<D>::blocks) void atte
   const int key_limit = Masked ? mask.key_limit(::min(tile + S::rows, p.z.t) - 1) : p.z.s;
   const int blocks = (::max(key_limit, 0) + S::keys - 1) / S::keys;
   const uint32_t q_at = shared_address(memory), ring = q_at + S::query_bytes;
-  const auto rows = rows_of<T>(p.z, p.q, head, p.z.t);
-  const auto k = key_rows_of<T>(p.z, p.k, head), v = key_rows_of<T>(p.z, p.v, head);
+  const auto rows = rows_of<T>(p.z, p.z.q, p.q, head, p.z.t);
+  const auto k = key_rows_of<T>(p.z, p.z.k, p.k, head), v = key_rows_of<T>(p.z, p.z.v, p.v, head);
   const auto fetch = [&](int j) {
     if (j < blocks) {
       const uint32_t at = ring + j % S::stages * 2 * S::block_bytes;

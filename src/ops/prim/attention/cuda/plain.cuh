@@ -18,6 +18,7 @@ struct PlainParams {
   int64_t pitch;
   int tiles;  // of 64 rows, in a head
   MaskParams mask;
+  HeadStrides dout_lies, out_lies;  // of gradients; o lies as z says
 };
 
 constexpr int kPlainTile = 64;
@@ -76,7 +77,8 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain_sums(
   const int64_t head = blockIdx.x / p.tiles;
   const int begin = blockIdx.x % p.tiles * kPlainTile;
   const int row = begin + threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
-  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), k = key_rows_of<T>(p.z, p.k, head);
+  const auto q = rows_of<T>(p.z, p.z.q, p.q, head, p.z.t),
+             k = key_rows_of<T>(p.z, p.z.k, p.k, head);
   const HeadMask mask(p.z, p.mask, static_cast<int>(head));
   const int end = mask.key_limit(::min(begin + kPlainTile, p.z.t) - 1);
   float row_max[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, sum[4] = {}, c[4][4];
@@ -117,8 +119,10 @@ struct PlainOperands {
   ebb::cuda::Rows<T> row, column, row2, column2, x;
 
   __device__ PlainOperands(const PlainParams& p, int64_t head) {
-    const auto q = rows_of<T>(p.z, p.q, head, p.z.t), k = key_rows_of<T>(p.z, p.k, head);
-    const auto v = key_rows_of<T>(p.z, p.v, head), d = out_rows_of<T>(p.z, p.dout, head);
+    const auto q = rows_of<T>(p.z, p.z.q, p.q, head, p.z.t),
+               k = key_rows_of<T>(p.z, p.z.k, p.k, head);
+    const auto v = key_rows_of<T>(p.z, p.z.v, p.v, head),
+               d = rows_of<T>(p.z, p.dout_lies, p.dout, head, p.z.t);
     row = by_key ? k : q, column = by_key ? q : k;
     row2 = by_key ? v : d, column2 = by_key ? d : v;
     x = Kind == PlainSum::o ? v : Kind == PlainSum::dq ? k : Kind == PlainSum::dk ? q : d;
@@ -179,8 +183,8 @@ __global__ __launch_bounds__(kPlainThreads) void attention_plain(
     for (int i = 0; i < kPlainTile; ++i)
       plain_add(sum, &shared.weight[i][row], &shared.x[i][column]);
   }
-  const auto out = Kind == PlainSum::o ? out_rows_of<T>(p.z, p.out, head)
-                                       : rows_of<T>(p.z, p.out, head, in.row.count);
+  const HeadStrides& lies = Kind == PlainSum::o ? p.z.o : p.out_lies;
+  const auto out = rows_of<T>(p.z, lies, p.out, head, in.row.count);
   for (int i = 0; i < 4; ++i) {
     const int r = begin + row + i;
     if (r >= in.row.count) continue;

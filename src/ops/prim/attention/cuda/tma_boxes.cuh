@@ -8,17 +8,19 @@
 
 namespace ebb::ops::cuda {
 
-// Boxes of `box` rows and `columns` columns of a head, in a tensor [N,rows,a / group,width] whose
-// rows are `row_stride` elements apart.
+// Boxes of `box` rows and `columns` columns of a head, in a tensor [N,rows,a / group,width] that
+// lies so.
 struct HeadBoxes {
   const void* data;
-  int64_t rows, row_stride;
+  int64_t rows;
+  HeadStrides lies;
   int box, columns = 64, group = 1;
 };
 
-// Of k or v.
-inline HeadBoxes key_boxes(const HeadSizes& z, const void* data, int box, int columns = 64) {
-  return {data, z.s, z.key_row_stride, box, columns, z.group};
+// Of k, v or a gradient of theirs.
+inline HeadBoxes key_boxes(const HeadSizes& z, const HeadStrides& lies, const void* data, int box,
+                           int columns = 64) {
+  return {data, z.s, lies, box, columns, z.group};
 }
 
 // 16-bit dtypes.
@@ -28,7 +30,7 @@ inline CUtensorMap map_of(const HeadSizes& z, DType dtype, const HeadBoxes& b) {
                           .format = dtype == DType::bf16 ? cuda::Format::bf16 : cuda::Format::f16,
                           .rank = 4,
                           .size = {z.width, b.rows, z.a / b.group, z.heads / z.a},
-                          .stride = {b.row_stride, z.width, b.rows * b.row_stride}},
+                          .stride = {b.lies.t, b.lies.a, b.lies.n}},
                          {.inner = b.columns, .outer = b.box});
 }
 

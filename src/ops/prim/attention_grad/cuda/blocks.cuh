@@ -20,7 +20,14 @@ struct GradParams {
   int key_tiles,
       query_tiles;  // thread blocks per head: for dk and dv; for dq (attention_grad_ring)
   MaskParams mask;  // of kernels that are Masked
+  HeadStrides dout_lies, dq_lies, dk_lies, dv_lies;
 };
+
+// Rows of do of a head.
+template <class T>
+__device__ __forceinline__ Rows<T> dout_rows_of(const GradParams& p, int head) {
+  return rows_of<T>(p.z, p.dout_lies, p.dout, head, p.z.t);
+}
 
 constexpr int kRowLanes = 8;  // threads per row of the preprocess kernel
 constexpr int kRowThreads = 256;
@@ -51,11 +58,11 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_preprocess(
   const int t = static_cast<int>(i % p.pitch), lane = threadIdx.x % kRowLanes;
   float sum = 0;
   if (head < p.z.heads && t < p.z.t) {
-    const auto o = out_rows_of<T>(p.z, p.o, head), d = out_rows_of<T>(p.z, p.dout, head);
-    const int64_t at = t * p.z.out_row_stride;
+    const auto o = rows_of<T>(p.z, p.z.o, p.o, head, p.z.t), d = dout_rows_of<T>(p, head);
+    const int64_t o_at = t * o.row_stride, d_at = t * d.row_stride;
     for (int c = lane * V; c < p.z.width; c += kRowLanes * V) {
-      const auto x = *reinterpret_cast<const Vec<T, V>*>(o.first + at + c);
-      const auto y = *reinterpret_cast<const Vec<T, V>*>(d.first + at + c);
+      const auto x = *reinterpret_cast<const Vec<T, V>*>(o.first + o_at + c);
+      const auto y = *reinterpret_cast<const Vec<T, V>*>(d.first + d_at + c);
 #pragma unroll
       for (int j = 0; j < V; ++j) sum = fmaf(to_float(x.v[j]), to_float(y.v[j]), sum);
     }
@@ -67,7 +74,7 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_preprocess(
 template <class T, int Threads>
 __device__ __forceinline__ void compute_row_stats(const GradParams& p, float* lse_log2s,
                                                   float* deltas, int head, int queries) {
-  const auto o = out_rows_of<T>(p.z, p.o, head), d = out_rows_of<T>(p.z, p.dout, head);
+  const auto o = rows_of<T>(p.z, p.z.o, p.o, head, p.z.t), d = dout_rows_of<T>(p, head);
 #pragma unroll 1
   for (int t = threadIdx.x / 4; t < queries; t += Threads / 4) {
     float sum = 0;

@@ -55,9 +55,11 @@ template <class T, int D, int Groups, int Own>
 __device__ __forceinline__ void fill_group(const GradParams& p, const GradGroupMemory& m, int head,
                                            int queries) {
   using S = GradGroupShape<D, Groups, Own>;
-  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), dout = out_rows_of<T>(p.z, p.dout, head);
-  copy_core_tile<D, S::keys, S::threads>(m.k, 0, rows_of<T>(p.z, p.k, head, p.z.s), 0, threadIdx.x);
-  copy_core_tile<D, S::keys, S::threads>(m.v, 0, rows_of<T>(p.z, p.v, head, p.z.s), 0, threadIdx.x);
+  const auto q = rows_of<T>(p.z, p.z.q, p.q, head, p.z.t), dout = dout_rows_of<T>(p, head);
+  copy_core_tile<D, S::keys, S::threads>(m.k, 0, rows_of<T>(p.z, p.z.k, p.k, head, p.z.s), 0,
+                                         threadIdx.x);
+  copy_core_tile<D, S::keys, S::threads>(m.v, 0, rows_of<T>(p.z, p.z.v, p.v, head, p.z.s), 0,
+                                         threadIdx.x);
 #pragma unroll 1
   for (int row = 0; row < queries; row += S::block) {
     copy_core_tile<D, S::block, S::threads>(m.q, row, q, row, threadIdx.x);
@@ -111,8 +113,8 @@ __device__ __forceinline__ void write_dq_block(const GradParams& p, const GradGr
     wgmma<T, 1, 1>(c[0], columns_operand(ds, j, 0), columns_operand(m.k, j, 0), 1);
   wgmma_commit();
   wgmma_wait<0>();
-  write_scaled<T, 1, D>(rows_of<T>(p.z, p.dq, head, p.z.t), begin + threadIdx.x % 128 / 32 * 16, c,
-                        p.z.scale, threadIdx.x % 32);
+  write_scaled<T, 1, D>(rows_of<T>(p.z, p.dq_lies, p.dq, head, p.z.t),
+                        begin + threadIdx.x % 128 / 32 * 16, c, p.z.scale, threadIdx.x % 32);
 }
 
 // dk += ds^T q and dv += p^T do for 32 queries from row `row` on; keeps ds^T in `out`.
@@ -185,7 +187,8 @@ __global__ __launch_bounds__(128 * Groups) void attention_grad_group(
     if (b + 2 < queries / S::block) named_barrier_arrive(3 + b % 2, S::threads);
   }
   const int first = own + threadIdx.x % 128 / 32 * 16, lane = threadIdx.x % 32;
-  const auto to_k = rows_of<T>(p.z, p.dk, head, p.z.s), to_v = rows_of<T>(p.z, p.dv, head, p.z.s);
+  const auto to_k = rows_of<T>(p.z, p.dk_lies, p.dk, head, p.z.s),
+             to_v = rows_of<T>(p.z, p.dv_lies, p.dv, head, p.z.s);
 #pragma unroll
   for (int j = 0; j < Own; ++j) {
     using One = float(&)[1][D / 8][4];

@@ -112,10 +112,10 @@ __global__ __launch_bounds__(32 *
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, queries = S::queries(p.z.t);
   const int head = blockIdx.x;
   const GradHeadMemory at = layout_head<T, D, Warps>(memory, queries);
-  copy_rows<D, S::keys, S::threads>(at.k, rows_of<T>(p.z, p.k, head, p.z.s), 0, threadIdx.x);
-  copy_rows<D, S::keys, S::threads>(at.v, rows_of<T>(p.z, p.v, head, p.z.s), 0, threadIdx.x);
-  copy_blocks<D, S::block, S::threads>(at.q, rows_of<T>(p.z, p.q, head, p.z.t), queries);
-  copy_blocks<D, S::block, S::threads>(at.dout, out_rows_of<T>(p.z, p.dout, head), queries);
+  copy_rows<D, S::keys, S::threads>(at.k, rows_of<T>(p.z, p.z.k, p.k, head, p.z.s), 0, threadIdx.x);
+  copy_rows<D, S::keys, S::threads>(at.v, rows_of<T>(p.z, p.z.v, p.v, head, p.z.s), 0, threadIdx.x);
+  copy_blocks<D, S::block, S::threads>(at.q, rows_of<T>(p.z, p.z.q, p.q, head, p.z.t), queries);
+  copy_blocks<D, S::block, S::threads>(at.dout, dout_rows_of<T>(p, head), queries);
   commit_copies();
   compute_row_stats<T, S::threads>(p, at.lse_log2, at.delta, head, queries);
   float dk[2][D / 8][4], dv[2][D / 8][4], ds[2][4][4];
@@ -136,11 +136,11 @@ __global__ __launch_bounds__(32 *
       store_ds<T, S::block>(at.ds, ds, first, i, lane);
     }
     __syncthreads();  // ds of the block is complete
-    finish_queries<T, D, Warps>(p, at, rows_of<T>(p.z, p.dq, head, p.z.t), begin);
+    finish_queries<T, D, Warps>(p, at, rows_of<T>(p.z, p.dq_lies, p.dq, head, p.z.t), begin);
     __syncthreads();  // and may be overwritten
   }
-  write_scaled<T, 2, D>(rows_of<T>(p.z, p.dk, head, p.z.s), first, dk, p.z.scale, lane);
-  write_scaled<T, 2, D>(rows_of<T>(p.z, p.dv, head, p.z.s), first, dv, 1.f, lane);
+  write_scaled<T, 2, D>(rows_of<T>(p.z, p.dk_lies, p.dk, head, p.z.s), first, dk, p.z.scale, lane);
+  write_scaled<T, 2, D>(rows_of<T>(p.z, p.dv_lies, p.dv, head, p.z.s), first, dv, 1.f, lane);
 }
 
 }  // namespace ebb::ops::cuda

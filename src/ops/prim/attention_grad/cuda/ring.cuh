@@ -43,7 +43,7 @@ __device__ __forceinline__ void differentiate_keys(const GradParams& p, int inde
   const uint32_t k_at = shared_address(memory), v_at = k_at + Tile<D>::bytes(S::key_rows);
   const uint32_t ring = v_at + Tile<D>::bytes(S::key_rows);
   const uint32_t stats = ring + kGradStages * 2 * S::block_bytes;
-  const auto q = rows_of<T>(p.z, p.q, head, p.z.t), dout = out_rows_of<T>(p.z, p.dout, head);
+  const auto q = rows_of<T>(p.z, p.z.q, p.q, head, p.z.t), dout = dout_rows_of<T>(p, head);
   const auto fetch = [&](int j) {
     if (j < blocks) {
       const int slot = j % kGradStages, begin = j * kGradBlock;
@@ -58,9 +58,9 @@ __device__ __forceinline__ void differentiate_keys(const GradParams& p, int inde
     }
     commit_copies();
   };
-  copy_rows<D, S::key_rows, kGradThreads>(k_at, rows_of<T>(p.z, p.k, head, p.z.s), tile,
+  copy_rows<D, S::key_rows, kGradThreads>(k_at, rows_of<T>(p.z, p.z.k, p.k, head, p.z.s), tile,
                                           threadIdx.x);
-  copy_rows<D, S::key_rows, kGradThreads>(v_at, rows_of<T>(p.z, p.v, head, p.z.s), tile,
+  copy_rows<D, S::key_rows, kGradThreads>(v_at, rows_of<T>(p.z, p.z.v, p.v, head, p.z.s), tile,
                                           threadIdx.x);
   fetch(first_block);
   float dk[m][D / 8][4], dv[m][D / 8][4], ds[m][4][4];
@@ -86,8 +86,8 @@ __device__ __forceinline__ void differentiate_keys(const GradParams& p, int inde
     }
   }
   wait_copies<0>();
-  write_scaled<T, m, D>(rows_of<T>(p.z, p.dk, head, p.z.s), first, dk, p.z.scale, lane);
-  write_scaled<T, m, D>(rows_of<T>(p.z, p.dv, head, p.z.s), first, dv, 1.f, lane);
+  write_scaled<T, m, D>(rows_of<T>(p.z, p.dk_lies, p.dk, head, p.z.s), first, dk, p.z.scale, lane);
+  write_scaled<T, m, D>(rows_of<T>(p.z, p.dv_lies, p.dv, head, p.z.s), first, dv, 1.f, lane);
 }
 
 // The rows of a warp of queries: in registers, or addresses in shared memory.
@@ -176,7 +176,8 @@ __device__ __forceinline__ void differentiate_queries(const GradParams& p, int i
   const int blocks = (::max(key_limit, 0) + kGradBlock - 1) / kGradBlock;
   const uint32_t q_at = shared_address(memory), dout_at = q_at + Tile<D>::bytes(S::query_rows);
   const uint32_t ring = dout_at + Tile<D>::bytes(S::query_rows);
-  const auto k = rows_of<T>(p.z, p.k, head, p.z.s), v = rows_of<T>(p.z, p.v, head, p.z.s);
+  const auto k = rows_of<T>(p.z, p.z.k, p.k, head, p.z.s),
+             v = rows_of<T>(p.z, p.z.v, p.v, head, p.z.s);
   const auto fetch = [&](int j) {
     if (j < blocks) {
       const uint32_t at = ring + j % kGradStages * 2 * S::block_bytes;
@@ -185,10 +186,9 @@ __device__ __forceinline__ void differentiate_queries(const GradParams& p, int i
     }
     commit_copies();
   };
-  copy_rows<D, S::query_rows, kGradThreads>(q_at, rows_of<T>(p.z, p.q, head, p.z.t), tile,
+  copy_rows<D, S::query_rows, kGradThreads>(q_at, rows_of<T>(p.z, p.z.q, p.q, head, p.z.t), tile,
                                             threadIdx.x);
-  copy_rows<D, S::query_rows, kGradThreads>(dout_at, out_rows_of<T>(p.z, p.dout, head), tile,
-                                            threadIdx.x);
+  copy_rows<D, S::query_rows, kGradThreads>(dout_at, dout_rows_of<T>(p, head), tile, threadIdx.x);
   fetch(0);
   float dq[m][D / 8][4], lse_log2[m][2], delta[m][2];
   clear(dq);
@@ -211,7 +211,7 @@ __device__ __forceinline__ void differentiate_queries(const GradParams& p, int i
                            p.z.scale_log2, {mask, j * kGradBlock, first, p.z.t});
   }
   wait_copies<0>();
-  write_scaled<T, m, D>(rows_of<T>(p.z, p.dq, head, p.z.t), first, dq, p.z.scale, lane);
+  write_scaled<T, m, D>(rows_of<T>(p.z, p.dq_lies, p.dq, head, p.z.t), first, dq, p.z.scale, lane);
 }
 
 // dq, dk and dv in one launch: few heads fill the device only with both kinds of thread blocks.

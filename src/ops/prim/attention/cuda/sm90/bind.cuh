@@ -12,7 +12,7 @@ namespace ebb::ops::cuda {
 inline bool on_sm90(const Signature& s, const Device& device, int64_t widest) {
   const AttentionSizes z = attention_sizes(s);
   constexpr int64_t most_tiles = int64_t{1} << 30;
-  return on_tensor_cores(s, device, widest) && !z.bias &&
+  return on_tensor_cores(z, s, device, widest) && !z.bias &&
          ebb::cuda::of(device).capability() == 90 && z.n * z.a > 0 && z.t > 0 &&
          z.n * z.a * (z.t / 64 + 1) < most_tiles;
 }
@@ -26,9 +26,9 @@ struct BoxRows {
 // unpacked.
 template <class P>
 void bind(P& p, const AttentionSizes& z, DType dtype, const Call& call, const BoxRows& rows) {
-  p.q = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), rows.q});
-  p.k = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], rows.k));
-  p.v = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[2], rows.v));
+  p.q = map_of(p.f.z, dtype, {call.in[0], z.t, p.f.z.q, rows.q});
+  p.k = map_of(p.f.z, dtype, key_boxes(p.f.z, p.f.z.k, call.in[1], rows.k));
+  p.v = map_of(p.f.z, dtype, key_boxes(p.f.z, p.f.z.v, call.in[2], rows.v));
   p.f.q = call.in[0], p.f.k = call.in[1], p.f.v = call.in[2];
   p.f.o = call.out[0], p.f.lse = static_cast<float*>(call.out[1]);
   p.f.mask = mask_of(p.f.mask, z, call);

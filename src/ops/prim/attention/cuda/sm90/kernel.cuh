@@ -306,7 +306,8 @@ struct Sm90Consumer {
     if constexpr (S::tail)
       store(tile, factor[0]);
     else
-      write_rows<T, 1, S::width>(out_rows_of<T>(p.f.z, p.f.o, head), begin, o, factor, lane);
+      write_rows<T, 1, S::width>(rows_of<T>(p.f.z, p.f.z.o, p.f.o, head, p.f.z.t), begin, o, factor,
+                                 lane);
   }
 
   // Stores o, scaled by row, through shared memory.

@@ -113,11 +113,11 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     bind(own, z, dtype, call, {64, k.keys, k.keys});
     if (k.tail) {
       constexpr int columns = 16;
-      own.q_tail = map_of(p.f.z, dtype, {call.in[0], z.t, z.row_stride(), 64, columns});
-      own.k_tail = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[1], k.keys, columns));
-      own.v_tail = map_of(p.f.z, dtype, key_boxes(p.f.z, call.in[2], k.keys, columns));
-      own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), 64});
-      own.o_tail = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), 64, columns});
+      own.q_tail = map_of(p.f.z, dtype, {call.in[0], z.t, p.f.z.q, 64, columns});
+      own.k_tail = map_of(p.f.z, dtype, key_boxes(p.f.z, p.f.z.k, call.in[1], k.keys, columns));
+      own.v_tail = map_of(p.f.z, dtype, key_boxes(p.f.z, p.f.z.v, call.in[2], k.keys, columns));
+      own.o = map_of(p.f.z, dtype, {call.out[0], z.t, p.f.z.o, 64});
+      own.o_tail = map_of(p.f.z, dtype, {call.out[0], z.t, p.f.z.o, 64, columns});
     }
     own.o_partial = static_cast<float4*>(call.workspace);
     own.row_stats = reinterpret_cast<float2*>(static_cast<char*>(call.workspace) + partial_bytes);

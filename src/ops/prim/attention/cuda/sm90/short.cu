@@ -76,7 +76,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
     const Call call = unpacked(z, dtype, given);
     ShortParams own = p;
     bind(own, z, dtype, call, {kShortRows, k.keys, k.keys});
-    own.o = map_of(p.f.z, dtype, {call.out[0], z.t, z.out_row_stride(), kShortRows});
+    own.o = map_of(p.f.z, dtype, {call.out[0], z.t, p.f.z.o, kShortRows});
     ebb::cuda::launch("attention_sm90_short", z.plain() ? k.run : k.run_masked, launch, own, d);
   };
   return {.run = run};

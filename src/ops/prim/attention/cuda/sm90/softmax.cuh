@@ -176,10 +176,10 @@ __device__ __forceinline__ void recompute_rows_online(RowState<1, D>& r, const F
   constexpr int keys = 32;
   const int lane = threadIdx.x % 32, thread = threadIdx.x % 128;
   const uint32_t v_at = of.at + Tile<D>::bytes(keys);
-  auto k = key_rows_of<T>(p.z, p.k, head), v = key_rows_of<T>(p.z, p.v, head);
+  auto k = key_rows_of<T>(p.z, p.z.k, p.k, head), v = key_rows_of<T>(p.z, p.z.v, p.v, head);
   k.count = v.count = of.end;
   RowsA<1, D> q;
-  read_a(q, rows_of<T>(p.z, p.q, head, p.z.t), first, lane);
+  read_a(q, rows_of<T>(p.z, p.z.q, p.q, head, p.z.t), first, lane);
   reset(r);
 #pragma unroll 1
   for (int j = of.begin; j < of.end; j += keys) {

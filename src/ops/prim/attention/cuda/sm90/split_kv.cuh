@@ -111,7 +111,8 @@ __global__ __launch_bounds__(128) void attention_sm90_combine(
     if (lane % 4 == 0 && at < p.f.z.t)
       p.f.lse[int64_t{head} * p.f.z.t + at] = (row_max[h] + log2f(sum[h])) * kLn2;
   }
-  write_rows<T, 1, S::width>(out_rows_of<T>(p.f.z, p.f.o, head), begin, o, factor, lane);
+  write_rows<T, 1, S::width>(rows_of<T>(p.f.z, p.f.z.o, p.f.o, head, p.f.z.t), begin, o, factor,
+                             lane);
 }
 
 }  // namespace ebb::ops::cuda

@@ -323,7 +323,7 @@ struct WideOutput {
     barrier_wait(m.weights().full(use & 1), use >> 1 & 1);
     if (p.splits > 1) return store_partial();
     multiply_rows(use & 1);
-    Rows<T> to = out_rows_of<T>(p.f.z, p.f.o, t.head);
+    Rows<T> to = rows_of<T>(p.f.z, p.f.z.o, p.f.o, t.head, p.f.z.t);
     to.first += side * 256, to.width -= side * 256;
     constexpr float one[1][2] = {{1, 1}};
     using Half = const float(&)[1][16][4];
@@ -427,7 +427,7 @@ __global__ __launch_bounds__(256) void attention_sm90_wide_combine(
 #pragma unroll
   for (int j = 0; j < 8; ++j) out.v[j] = from_float<T>(x[j] * factor);
   const int head = static_cast<int>(row / z.t);
-  const Rows<T> to = out_rows_of<T>(z, p.f.o, head);
+  const Rows<T> to = rows_of<T>(z, z.o, p.f.o, head, z.t);
   T* const at = const_cast<T*>(to.first) + row % z.t * to.row_stride + column;
   *reinterpret_cast<Vec<T, 8>*>(at) = out;
   if (column == 0) p.f.lse[row] = (row_max + log2f(sum)) * kLn2;

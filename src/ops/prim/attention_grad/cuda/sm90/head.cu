@@ -50,13 +50,13 @@ void run_head(DType dtype, const GradParams& g, CudaDevice& device) {
   p.blocks = static_cast<int>(ceil_div(z.t, 64));
   const HeadGradKernel k =
       dtype == DType::bf16 ? kernel<__nv_bfloat16>(z, p.blocks) : kernel<__half>(z, p.blocks);
-  const auto map = [&](const void* data, int rows, int64_t row_stride) {
-    return map_of(z, dtype, {data, rows, row_stride, 64});
+  const auto map = [&](const void* data, int rows, const HeadStrides& lies) {
+    return map_of(z, dtype, {data, rows, lies, 64});
   };
-  p.q = map(g.q, z.t, z.row_stride), p.dq = map(g.dq, z.t, z.row_stride);
-  p.k = map(g.k, z.s, z.row_stride), p.dk = map(g.dk, z.s, z.row_stride);
-  p.v = map(g.v, z.s, z.row_stride), p.dv = map(g.dv, z.s, z.row_stride);
-  p.o = map(g.o, z.t, z.out_row_stride), p.dout = map(g.dout, z.t, z.out_row_stride);
+  p.q = map(g.q, z.t, z.q), p.dq = map(g.dq, z.t, g.dq_lies);
+  p.k = map(g.k, z.s, z.k), p.dk = map(g.dk, z.s, g.dk_lies);
+  p.v = map(g.v, z.s, z.v), p.dv = map(g.dv, z.s, g.dv_lies);
+  p.o = map(g.o, z.t, z.o), p.dout = map(g.dout, z.t, g.dout_lies);
   launch("attention_grad_sm90_head", k.run,
          {.grid = static_cast<unsigned>(z.heads),
           .block = static_cast<unsigned>(k.threads),

@@ -151,7 +151,7 @@ __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D
       dq[n][0] += x[n].x, dq[n][1] += x[n].y, dq[n][2] += x[n].z, dq[n][3] += x[n].w;
   }
   const int query_head = o.head * w.p.g.z.group + o.place.head(w.p.sizes);
-  Rows<T> to = rows_of<T>(w.p.g.z, w.p.g.dq, query_head, w.p.g.z.t);
+  Rows<T> to = rows_of<T>(w.p.g.z, w.p.g.dq_lies, w.p.g.dq, query_head, w.p.g.z.t);
   const int warp = threadIdx.x % 128 / 32, column = S::boxes == 2 ? w.group * S::step : 0;
   const int row =
       o.place.block(w.p.sizes) * S::queries + (S::boxes == 2 ? 0 : w.group * 64) + warp * 16;
@@ -263,7 +263,9 @@ __device__ __forceinline__ void write_dkv(const LongWork<D>& w, DkvAccumulators<
     }
     return;
   }
-  const Rows<T> to = key_rows_of<T>(w.p.g.z, dv ? w.p.g.dv : w.p.g.dk, t.head * w.p.g.z.group);
+  const GradParams& g = w.p.g;
+  const Rows<T> to =
+      key_rows_of<T>(g.z, dv ? g.dv_lies : g.dk_lies, dv ? g.dv : g.dk, t.head * g.z.group);
   using One = float(&)[1][D / 8][4];
   write_scaled<T, 1, D>(to, first + thread / 32 * 16, reinterpret_cast<One>(sum),
                         dv ? 1.f : w.p.g.z.scale, thread % 32);
@@ -332,18 +334,19 @@ __global__ __launch_bounds__(kRowThreads) void attention_grad_long_preprocess(
   const int64_t token = int64_t{blockIdx.x} * kRowTokens + threadIdx.x / kRowLanes % kRowTokens;
   const int n = static_cast<int>(token / p.g.pitch), t = static_cast<int>(token % p.g.pitch);
   const int lane = threadIdx.x % kRowLanes, head = threadIdx.x / kRowLanes / kRowTokens;
-  const int64_t row = (int64_t{n} * z.t + t) * z.out_row_stride + lane * 8;
-  const T* const o = static_cast<const T*>(p.g.o) + row;
-  const T* const dout = static_cast<const T*>(p.g.dout) + row;
+  const HeadStrides &o_lies = z.o, &d_lies = p.g.dout_lies;
+  const T* const o = static_cast<const T*>(p.g.o) + n * o_lies.n + t * o_lies.t + lane * 8;
+  const T* const dout = static_cast<const T*>(p.g.dout) + n * d_lies.n + t * d_lies.t + lane * 8;
+  const int o_step = static_cast<int>(o_lies.a), d_step = static_cast<int>(d_lies.a);
   for (int a = head; a < z.a; a += step * unroll) {
     float sum[unroll] = {};
     for (int c = lane * 8; c < z.width && t < z.t; c += kRowLanes * 8) {
       Vec<T, 8> x[unroll], y[unroll];
 #pragma unroll
       for (int j = 0; j < unroll; ++j) {
-        const int at = min(a + j * step, z.a - 1) * z.width + c - lane * 8;
-        x[j] = *reinterpret_cast<const Vec<T, 8>*>(o + at);
-        y[j] = *reinterpret_cast<const Vec<T, 8>*>(dout + at);
+        const int head = min(a + j * step, z.a - 1);
+        x[j] = *reinterpret_cast<const Vec<T, 8>*>(o + (head * o_step + c - lane * 8));
+        y[j] = *reinterpret_cast<const Vec<T, 8>*>(dout + (head * d_step + c - lane * 8));
       }
 #pragma unroll
       for (int j = 0; j < unroll; ++j)
@@ -405,7 +408,8 @@ __global__ __launch_bounds__(128) void attention_grad_long_combine(
   const bool dv = tile % 2 == 1;
   const int head = static_cast<int>(tile / S::dkv_tiles / p.sizes.key_blocks);
   const int first = static_cast<int>(tile / 2 % (S::dkv_tiles / 2 * p.sizes.key_blocks)) * 64;
-  write_scaled<T, 1, D>(key_rows_of<T>(p.g.z, dv ? p.g.dv : p.g.dk, head * p.g.z.group),
+  write_scaled<T, 1, D>(key_rows_of<T>(p.g.z, dv ? p.g.dv_lies : p.g.dk_lies, dv ? p.g.dv : p.g.dk,
+                                       head * p.g.z.group),
                         first + static_cast<int>(threadIdx.x) / 32 * 16, sum,
                         dv ? 1.f : p.g.z.scale, threadIdx.x % 32);
 }

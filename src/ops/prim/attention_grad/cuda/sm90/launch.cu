@@ -49,10 +49,10 @@ Schedule schedule(const LongProblem& l, const LongKernel& k, const CudaDevice& d
 void run(const LongKernel& kernel, const Schedule& c, LongParams l, DType dtype,
          CudaDevice& device) {
   const HeadSizes& z = l.g.z;
-  l.q = map_of(z, dtype, {l.g.q, z.t, z.row_stride, kernel.queries});
-  l.k = map_of(z, dtype, key_boxes(z, l.g.k, kernel.keys));
-  l.v = map_of(z, dtype, key_boxes(z, l.g.v, kernel.keys));
-  l.dout = map_of(z, dtype, {l.g.dout, z.t, z.out_row_stride, kernel.queries});
+  l.q = map_of(z, dtype, {l.g.q, z.t, z.q, kernel.queries});
+  l.k = map_of(z, dtype, key_boxes(z, z.k, l.g.k, kernel.keys));
+  l.v = map_of(z, dtype, key_boxes(z, z.v, l.g.v, kernel.keys));
+  l.dout = map_of(z, dtype, {l.g.dout, z.t, l.g.dout_lies, kernel.queries});
   launch("attention_grad_long_preprocess", kernel.preprocess,
          {.grid = blocks_for(z.heads / z.a * l.g.pitch, kRowTokens), .block = kRowThreads}, l,
          device);
