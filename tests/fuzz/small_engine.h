@@ -31,6 +31,7 @@ class SmallEngine final : public server::Engine {
   }
   server::JobMemory plan(const server::Job& job) override { return engine_->plan(job); }
   void release() override { engine_->release(); }
+  std::string loaded() const override { return engine_->loaded(); }
 
  private:
   static constexpr int64_t most_side = 256;

@@ -22,6 +22,7 @@ class OddPictures final : public server::Engine {
   void run_batch(std::span<server::BatchMember>) override {}
   server::JobMemory plan(const server::Job&) override { return {}; }
   void release() override {}
+  std::string loaded() const override { return ""; }
 };
 
 const json two = {{"prompt", "x"}, {"steps", 1}, {"width", 64}, {"height", 64}, {"n_iter", 2}};
