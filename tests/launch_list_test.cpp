@@ -36,7 +36,8 @@ struct ListCase {
 };
 void PrintTo(const ListCase& c, std::ostream* out) { *out << c.name(); }
 
-// A training step, or an evaluation with guidance and the vectors of a sampler.
+// A training step, or an evaluation with guidance, where there are classes, and the vectors of a
+// sampler.
 std::string list_of(const ListCase& c) {
   const NamedModel m = find_model(c.model);
   const CommonConfig& config = m.config.common();
@@ -57,7 +58,7 @@ std::string list_of(const ListCase& c) {
                        {.batch = batch,
                         .image = image,
                         .conditions = class_conditions(m.config),
-                        .branches = both_branches,
+                        .branches = config.classes > 0 ? both_branches : std::vector{Branch::cond},
                         .dtype = c.dtype});
     options.weights = train::described_weights(weights_of(*m.model, m.config));
   }
