@@ -349,6 +349,10 @@ TEST_F(TextToImageMemory, runs_one_after_the_other__keep_within_a_limit) {
     if (i == 2) q.prompt = "something else";
     const RunReport report = pipeline.run(pipeline.resolve(q));
     EXPECT_LE(report.peak_bytes, all * 3 / 4);
+    if (i == 1) {  // the prompt's states are kept: no encoder runs
+      EXPECT_LE(report.peak_bytes, report.planned_bytes);
+      continue;
+    }
     EXPECT_NEAR(static_cast<double>(report.peak_bytes), static_cast<double>(report.planned_bytes),
                 0.03 * static_cast<double>(report.planned_bytes));
   }
