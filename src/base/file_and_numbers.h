@@ -2,6 +2,7 @@
 // "FILE:0.8:0.5", and lists.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,11 @@ FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::strin
 // What stands between the separators, each without blanks before and behind: one more than there
 // are separators. The parts lie in `text`.
 std::vector<std::string_view> parted(std::string_view text, std::string_view separators);
+// Parts of a text that is gone would be nothing.
+template <class Text>
+requires std::same_as<Text, std::string> std::vector<std::string_view> parted(
+    Text&& text, std::string_view separators)
+= delete;
 
 // The words with commas between them.
 std::string listed(const std::vector<std::string>& words);

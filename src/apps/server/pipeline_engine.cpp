@@ -50,8 +50,9 @@ cli::GenerateFlags without_folders(cli::GenerateFlags o) {
   const std::vector<Field> fields = fields_of(o);
   for (const FileSetting& s : file_settings()) {
     const Field& f = find_field(fields, s.name, "setting");
+    const std::string paths = field_text(f);  // parted() gives views of it
     std::vector<std::string> names;
-    for (const std::string_view path : parted(field_text(f), ";"))
+    for (const std::string_view path : parted(paths, ";"))
       names.push_back(fs::path(path).filename().string());
     set_field(f, separated(names, ";"));
   }
