@@ -84,7 +84,7 @@ TEST_P(CompiledFunctionOn, gives_the_bits_of_a_plan_to_every_thread) {
   const CompiledFunction f(g, context_);
   ASSERT_EQ(f.inputs().size(), 2u);
   ASSERT_EQ(f.outputs().size(), 2u);
-  // on a GPU threads need streams of their own: backend/cuda/streams_test.cpp
+  // on a GPU threads need streams of their own: backend/cuda/device/streams_test.cpp
   const size_t threads = context_.device->on_host() ? 4 : 1;
   std::vector<std::unique_ptr<Caller>> callers;
   for (size_t i = 0; i < threads; ++i)

@@ -10,20 +10,6 @@
 namespace ebb::codegen {
 namespace {
 
-TEST(codegen_index, divisor__is_exact_below_2_to_31) {
-  const int64_t top = (int64_t{1} << 31) - 1;
-  for (const int64_t d : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{7}, int64_t{192},
-                          int64_t{65537}, top - 1, top}) {
-    const Reciprocal by(d);
-    for (const int64_t n :
-         {int64_t{0}, d - 1, d, d + 1, 3 * d - 1, 3 * d, top / d * d - 1, top / d * d, top}) {
-      if (n < 0 || n > top) continue;
-      const uint64_t q = (2 * static_cast<uint64_t>(n) * by.multiplier >> 32) >> by.shift;
-      EXPECT_EQ(static_cast<int64_t>(q), n / d) << n << " / " << d;
-    }
-  }
-}
-
 // gelu with tanh, and its derivative.
 Expr gelu_tanh() {
   const Scalar x = Scalar::input(0), t = tanh(x * (0.7978845608 + 0.0356774081 * x * x));

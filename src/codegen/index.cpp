@@ -1,13 +1,13 @@
 #include "codegen/index.h"
 
-#include <bit>
+#include "base/fast_div.h"
 
 namespace ebb::codegen {
 
 U32 quotient(U32 n, U32 multiplier, U32 shift) { return mul_hi(n + n, multiplier) >> shift; }
 
 U32 quotient(Builder& b, U32 n, int64_t d) {
-  const Reciprocal by(d);
+  const FastDiv by(d);
   const U32 multiplier = b.number(by.multiplier);
   return quotient(n, multiplier, b.number(by.shift));
 }
@@ -18,7 +18,7 @@ Coordinates::Coordinates(Builder& b, const std::vector<int64_t>& sizes) {
       dims_.emplace_back();
       continue;
     }
-    const Reciprocal by(size);
+    const FastDiv by(size);
     dims_.push_back({b.number(size), b.number(by.multiplier), b.number(by.shift)});
   }
 }

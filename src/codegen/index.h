@@ -9,7 +9,7 @@
 
 namespace ebb::codegen {
 
-// n / d for n below 2^31, with the fields of Reciprocal(d) as values.
+// n / d for n below 2^31, with the fields of FastDiv(d) as values.
 U32 quotient(U32 n, U32 multiplier, U32 shift);
 // The same for a d that the host knows; its fields become parameters.
 U32 quotient(Builder& b, U32 n, int64_t d);

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <vector>
 
-#include "base/error.h"
 
 namespace ebb::codegen {
 
@@ -71,18 +69,6 @@ class SharedLaunch {
   int64_t blocks_ = 0;
   int added_ = 0;
   Parameters parameters_;
-};
-
-// Division of numbers below 2^31 by a number that only the host knows: (2 n * multiplier) / 2^32 >>
-// shift.
-struct Reciprocal {
-  uint32_t multiplier = 0, shift = 0;
-  explicit Reciprocal(int64_t d) {
-    require(d > 0 && d < int64_t{1} << 31, "divisor: must be in [1, 2^31) (got ", d, ")");
-    shift = static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(d - 1)));
-    multiplier =
-        static_cast<uint32_t>((uint64_t{1} << (31 + shift)) / static_cast<uint64_t>(d) + 1);
-  }
 };
 
 }  // namespace ebb::codegen

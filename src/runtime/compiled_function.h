@@ -31,8 +31,8 @@ class CompiledFunction {
     void* workspace = nullptr;
   };
   // Enqueues the work. Threads may call at once with memory of their own, on a GPU each with an
-  // OnStream (backend/cuda/device.h): one for work that waits for nothing of others in between.
-  // Throws Error.
+  // OnStream (backend/cuda/device/device.h): one for work that waits for nothing of others in
+  // between. Throws Error.
   void run(const Memory& memory) const;
 
  private:

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/prologue.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/clip_scale/op.h"
 

@@ -1,7 +1,7 @@
 // One launch: the first blocks take a sample each (group sums, then its channels), the others a
 // few channels each for the sums over samples.
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/prologue.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/group_affine_grad/op.h"
 

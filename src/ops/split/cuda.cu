@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/prologue.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/split/op.h"
 
@@ -53,9 +53,8 @@ Program prepare(const Signature& s, const Tune&, Device& d) {
   const int64_t inner = x.slice(a.dim, x.rank()).numel() / a.parts * element;
   int64_t word = s.aligned ? Signature::alignment : element;
   while (inner % word != 0) word /= 2;
-  const Params fixed{.words = bytes / word,
-                     .inner = inner / word,
-                     .parts = static_cast<int>(a.parts)};
+  const Params fixed{
+      .words = bytes / word, .inner = inner / word, .parts = static_cast<int>(a.parts)};
   return {.run = [fixed, kernel = kernel_of(word), &device](const Call& c) {
     if (fixed.words == 0) return;
     Params p = fixed;

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "backend/cuda/copy/strided_copy.h"
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/elements.cuh"
-#include "backend/cuda/launch.h"
 #include "base/error.h"
 
 namespace ebb::cuda {

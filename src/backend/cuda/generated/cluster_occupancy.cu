@@ -4,7 +4,7 @@
 #include <mutex>
 #include <tuple>
 
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/error.h"
 
 namespace ebb::cuda {
 namespace {

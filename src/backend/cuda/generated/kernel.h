@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/launch.h"
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/ptx/compiler.h"
 #include "backend/cuda/ptx/emit.h"
 #include "codegen/parameters.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "backend/cuda/generated/segments.h"
 #include "backend/cuda/generated/slices.h"
 #include "backend/cuda/generated/swaps.h"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <optional>
 
-#include "backend/cuda/chip.h"
+#include "backend/cuda/device/chip.h"
 #include "backend/cuda/generated/pixel_form.h"
 #include "codegen/ir.h"
 #include "codegen/parameters.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "backend/cuda/generated/pixel_text.h"
 
 namespace ebb::cuda {

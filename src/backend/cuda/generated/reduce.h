@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "core/shape.h"
 #include "ir/expr.h"
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <span>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/generated/reduce_finish.h"
 #include "backend/cuda/kit/prologue.cuh"
-#include "backend/cuda/launch.h"
 
 namespace ebb::cuda {
 namespace {

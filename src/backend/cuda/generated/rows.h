@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "backend/cuda/generated/row_text.h"
 #include "core/shape.h"
 #include "ir/expr.h"

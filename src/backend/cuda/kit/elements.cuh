@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backend/cuda/kit/fast_div.h"
 #include "backend/cuda/kit/prologue.cuh"
+#include "base/fast_div.h"
 #include "core/dtype.h"
 
 namespace ebb::cuda {

@@ -1,7 +1,7 @@
 // How device code reports a wrong input.
 #pragma once
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 
 namespace ebb::cuda {
 

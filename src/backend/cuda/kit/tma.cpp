@@ -2,8 +2,8 @@
 
 #include <cuda_runtime.h>
 
-#include "backend/cuda/driver_function.h"
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/driver_function.h"
+#include "backend/cuda/device/error.h"
 
 namespace ebb::cuda {
 namespace {

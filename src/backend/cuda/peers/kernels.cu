@@ -1,5 +1,5 @@
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/elements.cuh"
-#include "backend/cuda/launch.h"
 #include "backend/cuda/peers/kernels.h"
 
 namespace ebb::cuda::peers {

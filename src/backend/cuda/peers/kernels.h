@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "backend/cuda/peers/exchange.h"
 
 namespace ebb::cuda::peers {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/driver_function.h"
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/driver_function.h"
+#include "backend/cuda/device/error.h"
 #include "backend/cuda/peers/kernels.h"
 #include "backend/cuda/peers/memory.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "backend/cuda/peers/exchange.h"
 #include "core/communicator.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/error.h"
 
 namespace ebb::cuda::peers {
 

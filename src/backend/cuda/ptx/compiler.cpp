@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "backend/cuda/error.h"
-#include "backend/cuda/thread_state.h"
+#include "backend/cuda/device/error.h"
+#include "backend/cuda/device/thread_state.h"
 
 namespace ebb::cuda {
 

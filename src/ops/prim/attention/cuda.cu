@@ -2,8 +2,8 @@
 // (on sm_90a by wgmma, cuda/sm90/), otherwise in plain f32.
 #include <algorithm>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/generated/work_split.h"
-#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ir/roofline.h"
 #include "ops/prim/attention/cuda/kernels.cuh"

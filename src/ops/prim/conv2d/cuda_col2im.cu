@@ -1,11 +1,11 @@
 // conv2d with few outputs (the pixels or latents that a network ends with): a GEMM of every tap
 // with every pixel on sm_90a, whose results are then gathered tap by tap. An implicit GEMM would
 // read each pixel once for every tap, for a tile of which few columns are results.
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/gemm/general/common.cuh"
 #include "backend/cuda/gemm/sm90/problem.h"
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/elements.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/roofline.h"
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/op.h"

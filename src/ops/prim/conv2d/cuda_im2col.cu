@@ -3,10 +3,10 @@
 // sm_90a. The general kernel gathers them element by element for every tile of the result.
 #include "ops/prim/conv2d/cuda_few_channels.h"
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/gemm/sm90/problem.h"
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/prologue.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/roofline.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/cuda_sm90_epilogue.h"

@@ -19,10 +19,10 @@ inline ebb::cuda::Windows windows_of(const ConvGeometry& g) {
   v.first_row = -to_int(g.top);
   v.first_col = -to_int(g.left);
   v.end_row = to_int(g.out_h() * g.stride - g.top);
-  v.places = ebb::cuda::FastDiv(g.out_h() * g.out_w());
-  v.cols = ebb::cuda::FastDiv(g.out_w());
-  v.channels = ebb::cuda::FastDiv(g.c);
-  v.window_cols = ebb::cuda::FastDiv(g.kw);
+  v.places = ebb::FastDiv(g.out_h() * g.out_w());
+  v.cols = ebb::FastDiv(g.out_w());
+  v.channels = ebb::FastDiv(g.c);
+  v.window_cols = ebb::FastDiv(g.kw);
   return v;
 }
 

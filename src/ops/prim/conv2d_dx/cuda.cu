@@ -9,7 +9,7 @@
 namespace ebb::ops::cuda {
 namespace {
 
-using ebb::cuda::ceil_div, ebb::cuda::DxTaps, ebb::cuda::DxWindows, ebb::cuda::FastDiv,
+using ebb::cuda::ceil_div, ebb::cuda::DxTaps, ebb::cuda::DxWindows, ebb::FastDiv,
     ebb::cuda::GemmTask, ebb::cuda::K;
 
 using Product = ebb::cuda::Gemm<DxWindows, K::inner, DxTaps, K::outer>;

@@ -1,6 +1,6 @@
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/elements.cuh"
 #include "backend/cuda/kit/fault.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/embedding_grad/op.h"
 

@@ -1,5 +1,5 @@
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/prologue.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/iota/op.h"
 

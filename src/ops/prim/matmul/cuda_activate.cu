@@ -1,9 +1,9 @@
 // matmul with an activation, its gradient or a gate: a pass behind the GEMM.
 #include <algorithm>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/activation.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/roofline.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
 #include "ops/prim/matmul/cuda_gemm.h"

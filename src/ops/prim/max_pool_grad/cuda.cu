@@ -1,5 +1,5 @@
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/elements.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/max_pool_grad/op.h"
 
@@ -116,7 +116,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
   return {.run = [g, packs = s.aligned, dtype = s.in[0].dtype, &device](const Call& c) {
     visit_float(dtype, [&](auto zero) {
       using T = decltype(zero);
-      packs && g.c % wide<T> == 0 ? run<T, wide<T>>(g, c, of(device)) : run<T, 1>(g, c, of(device));
+      packs&& g.c % wide<T> == 0 ? run<T, wide<T>>(g, c, of(device)) : run<T, 1>(g, c, of(device));
     });
   }};
 }

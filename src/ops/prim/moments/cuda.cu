@@ -3,8 +3,8 @@
 // value of the group, and the chunks are joined in a fixed order (Chan et al. 1979).
 #include <algorithm>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/elements.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ops/prim/moments/cuda_plan.h"
 

@@ -1,5 +1,5 @@
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/elements.cuh"
-#include "backend/cuda/launch.h"
 #include "base/random.h"
 #include "ir/kernel.h"
 #include "ops/prim/random/op.h"

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <optional>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/elements.cuh"
-#include "backend/cuda/launch.h"
 #include "ir/kernel.h"
 #include "ir/roofline.h"
 #include "ops/prim/resample/op.h"

@@ -1,10 +1,10 @@
 // Gemm: a GEMM prepared for one signature; picks the kernel of tensor_cores.cuh or fma.cuh.
 #pragma once
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/gemm/general/fma.cuh"
 #include "backend/cuda/gemm/general/plan.h"
 #include "backend/cuda/gemm/general/tensor_cores.cuh"
-#include "backend/cuda/launch.h"
 
 namespace ebb::cuda {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "ir/kernel.h"
 
 namespace ebb::cuda {

@@ -1,7 +1,7 @@
 // Second stages of GEMMs: split-K and column reductions, in a fixed order.
 #include <algorithm>
 
-#include "backend/cuda/launch.h"
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/gemm/general/common.cuh"
 #include "backend/cuda/gemm/general/plan.h"
 

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "backend/cuda/kit/fast_div.h"
 #include "backend/cuda/kit/prologue.cuh"
+#include "base/fast_div.h"
 
 namespace ebb::cuda {
 

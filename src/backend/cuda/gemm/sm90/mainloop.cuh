@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/error.h"
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/gemm/sm90/producer.cuh"
 #include "backend/cuda/gemm/sm90/row_sums.cuh"
 #include "backend/cuda/gemm/sm90/split_k.cuh"
-#include "backend/cuda/launch.h"
 
 namespace ebb::cuda::gemm {
 

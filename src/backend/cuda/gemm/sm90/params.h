@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "backend/cuda/gemm/sm90/problem.h"
-#include "backend/cuda/kit/fast_div.h"
+#include "base/fast_div.h"
 
 namespace ebb::cuda::gemm {
 

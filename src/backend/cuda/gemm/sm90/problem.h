@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "backend/cuda/kit/activation.h"
 #include "ir/kernel.h"
 

@@ -1,8 +1,8 @@
 // The split-K reduction of GEMMs on sm_90a: sums the partials and applies the epilogue.
 #include <algorithm>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/gemm/sm90/split_k.cuh"
-#include "backend/cuda/launch.h"
 
 namespace ebb::cuda::gemm {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "backend/cuda/kit/elements.cuh"
 #include "ops/prim/attention/cuda/mask.cuh"
 #include "ops/prim/attention/packed_qkv.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/launch.h"
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/generated/work_split.h"
 #include "ops/prim/matmul/op.h"
 

@@ -2,7 +2,7 @@
 // five GEMMs are kernels of op matmul.
 #pragma once
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "ir/kernel.h"
 #include "ops/prim/attention_grad/cuda/blocks.cuh"
 

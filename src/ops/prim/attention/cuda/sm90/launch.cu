@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/generated/work_split.h"
-#include "backend/cuda/launch.h"
 #include "ir/roofline.h"
 #include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"

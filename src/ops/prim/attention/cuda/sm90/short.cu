@@ -1,7 +1,7 @@
 // attention of short sequences on sm_90a: selection and launch of the kernels.
 #include "ops/prim/attention/cuda/sm90/short.cuh"
 
-#include "backend/cuda/launch.h"
+#include "backend/cuda/device/launch.h"
 #include "ir/roofline.h"
 #include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"

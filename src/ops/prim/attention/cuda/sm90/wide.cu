@@ -1,8 +1,8 @@
 // attention of heads 264 to 512 wide on sm_90a: split-KV and launches.
 #include <algorithm>
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/generated/work_split.h"
-#include "backend/cuda/launch.h"
 #include "ir/roofline.h"
 #include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"

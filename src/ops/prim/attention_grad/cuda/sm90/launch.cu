@@ -1,8 +1,8 @@
 // attention_grad of long sequences on sm_90a: work partitioning and launches.
 #include "ops/prim/attention_grad/cuda/sm90/launch.cuh"
 
+#include "backend/cuda/device/launch.h"
 #include "backend/cuda/generated/work_split.h"
-#include "backend/cuda/launch.h"
 #include "ops/prim/attention/cuda/tma_boxes.cuh"
 #include "ops/prim/attention_grad/cuda/sm90/table.cuh"
 

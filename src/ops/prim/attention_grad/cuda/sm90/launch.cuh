@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 #include "ops/prim/attention_grad/cuda/blocks.cuh"
 
 namespace ebb::ops::cuda {

@@ -1,4 +1,4 @@
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 
 #include <array>
 #include <exception>
@@ -6,16 +6,16 @@
 #include <sstream>
 #include <utility>
 
-#include "backend/cuda/blocking.h"
-#include "backend/cuda/card_memory.h"
-#include "backend/cuda/compiled_code.h"
-#include "backend/cuda/connect.h"
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/blocking.h"
+#include "backend/cuda/device/card_memory.h"
+#include "backend/cuda/device/compiled_code.h"
+#include "backend/cuda/device/connect.h"
+#include "backend/cuda/device/error.h"
+#include "backend/cuda/device/staging.h"
+#include "backend/cuda/device/thread_state.h"
 #include "backend/cuda/generated/cluster_occupancy.h"
 #include "backend/cuda/nccl/communicator.h"
 #include "backend/cuda/ptx/compiler.h"
-#include "backend/cuda/staging.h"
-#include "backend/cuda/thread_state.h"
 #include "core/out_of_memory.h"
 
 namespace ebb::cuda {

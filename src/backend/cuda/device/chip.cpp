@@ -1,4 +1,4 @@
-#include "backend/cuda/chip.h"
+#include "backend/cuda/device/chip.h"
 
 #include <vector>
 

@@ -1,10 +1,10 @@
-#include "backend/cuda/connect.h"
+#include "backend/cuda/device/connect.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
 
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/error.h"
 #include "backend/cuda/nccl/communicator.h"
 #include "backend/cuda/peers/link.h"
 

@@ -1,10 +1,10 @@
-#include "backend/cuda/staging.h"
+#include "backend/cuda/device/staging.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cuda/error.h"
-#include "backend/cuda/thread_state.h"
+#include "backend/cuda/device/error.h"
+#include "backend/cuda/device/thread_state.h"
 #include "core/chunks.h"
 
 namespace ebb::cuda {

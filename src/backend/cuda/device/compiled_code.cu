@@ -1,6 +1,6 @@
-#include "backend/cuda/compiled_code.h"
+#include "backend/cuda/device/compiled_code.h"
 
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/error.h"
 
 namespace ebb::cuda {
 namespace {

@@ -1,6 +1,6 @@
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/error.h"
 
-#include "backend/cuda/blocking.h"
+#include "backend/cuda/device/blocking.h"
 #include "core/device_lost.h"
 #include "core/out_of_memory.h"
 

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/error.h"
 
 namespace ebb::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 
 namespace ebb::cuda {
 

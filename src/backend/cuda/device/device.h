@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "backend/cuda/chip.h"
+#include "backend/cuda/device/chip.h"
 #include "core/device.h"
 
 namespace ebb::cuda {

@@ -1,11 +1,11 @@
-#include "backend/cuda/thread_state.h"
+#include "backend/cuda/device/thread_state.h"
 
 #include <cuda.h>
 
 #include <map>
 #include <mutex>
 
-#include "backend/cuda/driver_function.h"
+#include "backend/cuda/device/driver_function.h"
 
 namespace ebb::cuda {
 namespace {

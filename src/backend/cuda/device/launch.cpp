@@ -1,7 +1,7 @@
-#include "backend/cuda/launch.h"
+#include "backend/cuda/device/launch.h"
 
-#include "backend/cuda/blocking.h"
-#include "backend/cuda/error.h"
+#include "backend/cuda/device/blocking.h"
+#include "backend/cuda/device/error.h"
 
 namespace ebb::cuda {
 

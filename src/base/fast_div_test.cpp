@@ -1,11 +1,11 @@
-#include "backend/cuda/kit/fast_div.h"
+#include "base/fast_div.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 
-namespace ebb::cuda {
+namespace ebb {
 namespace {
 
 TEST(fast_div, quotients_and_remainders__are_those_of_a_division) {
@@ -26,5 +26,10 @@ TEST(fast_div, quotients_and_remainders__are_those_of_a_division) {
 
 TEST(fast_div, none__is_zero) { EXPECT_EQ(FastDiv(0).by, 0); }
 
+TEST(fast_div, divisors_that_no_multiplier_stands_for__are_errors) {
+  EXPECT_THROW(FastDiv(-1), Error);
+  EXPECT_THROW(FastDiv(divisible), Error);
+}
+
 }  // namespace
-}  // namespace ebb::cuda
+}  // namespace ebb

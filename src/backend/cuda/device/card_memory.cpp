@@ -1,4 +1,4 @@
-#include "backend/cuda/card_memory.h"
+#include "backend/cuda/device/card_memory.h"
 
 #include <dlfcn.h>
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/device/device.h"
 
 namespace ebb::cuda {
 

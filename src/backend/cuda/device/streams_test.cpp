@@ -3,8 +3,8 @@
 
 #include <thread>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/thread_state.h"
+#include "backend/cuda/device/device.h"
+#include "backend/cuda/device/thread_state.h"
 #include "backends.h"
 #include "ops/prim/pointwise/op.h"
 #include "runtime/compiled_function.h"
