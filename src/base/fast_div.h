@@ -22,16 +22,19 @@ struct FastDiv {
   uint32_t multiplier = (uint32_t{1} << 31) + 1, shift = 0;
 
   FastDiv() = default;
-  explicit FastDiv(int64_t d) : by(static_cast<int>(d)) {
-    require(d >= 0 && d < divisible, "divisor: must be below 2^31 and not negative (got ", d, ")");
+  constexpr explicit FastDiv(int64_t d) : by(static_cast<int>(d)) {
+#ifndef __CUDA_ARCH__  // kernels make divisors of numbers that the host has checked
+    if (d < 0 || d >= divisible) fail("divisor: must be below 2^31 and not negative (got ", d, ")");
+#endif
     if (d <= 1) return;
     shift = static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(d - 1)));
     multiplier =
         static_cast<uint32_t>((uint64_t{1} << (31 + shift)) / static_cast<uint64_t>(d) + 1);
   }
   constexpr Divided divide(int n) const {
-    const uint64_t product = uint64_t{2} * static_cast<uint32_t>(n) * multiplier;
-    const int q = static_cast<int>(static_cast<uint32_t>(product >> 32) >> shift);
+    const uint32_t twice = 2 * static_cast<uint32_t>(n);
+    const auto high = static_cast<uint32_t>(uint64_t{twice} * multiplier >> 32);
+    const int q = static_cast<int>(high >> shift);
     return {q, n - q * by};
   }
 };

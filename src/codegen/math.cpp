@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "base/error.h"
 #include "codegen/sine.h"
 
 namespace ebb::codegen {

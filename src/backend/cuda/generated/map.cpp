@@ -10,6 +10,7 @@
 #include "backend/cuda/generated/map_strided.h"
 #include "backend/cuda/generated/shared_kernel.h"
 #include "backend/cuda/ptx/emit.h"
+#include "base/error.h"
 #include "codegen/expr_writer.h"
 #include "ir/op.h"
 

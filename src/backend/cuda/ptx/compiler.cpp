@@ -6,6 +6,7 @@
 
 #include "backend/cuda/device/error.h"
 #include "backend/cuda/device/thread_state.h"
+#include "base/error.h"
 
 namespace ebb::cuda {
 

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "backend/cuda/ptx/registers.h"
+#include "base/error.h"
 #include "base/text.h"
 
 namespace ebb::cuda {
