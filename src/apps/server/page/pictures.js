@@ -313,7 +313,6 @@ const actionsOf = image => ACTIONS.map(([name, label, key, title]) =>
   button(label, doing(() => actOn(name, image)),
     { title: key ? `${title} (${key})` : title }));
 
-/** Without `id` for the current picture. */
 function imageKey(event, id = currentImage()) {
   const found = ACTIONS.find(action => action[2] === event.key);
   if (!found || !id || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -362,7 +361,7 @@ function galleryKey(event) {
   const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns,
     Home: -at, End: nodes.length };
   if (event.key in moves) focusAt(at + moves[event.key]);
-  else if (event.key === 'Enter' || event.key === ' ') event.target.click();
+  else if (event.key === ' ' || event.key === 'Enter' && !(event.ctrlKey || event.metaKey)) event.target.click();
   else return imageKey(event, images[at].id);
   event.preventDefault();
 }
