@@ -36,7 +36,7 @@ if(EBB_CUDA)
   list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
   find_package(CUDAToolkit REQUIRED)
   set(ebb_cuda_kernels cuda=cuda.cu cuda=cuda.cpp)
-  set(ebb_cuda_device src/backend/cuda/device/device.cpp)
+  set(ebb_cuda_device src/backend/cuda/backend.cpp)
 endif()
 
 # The kernels are a library of objects of their own: nvcc does not bear the engine's other includes.

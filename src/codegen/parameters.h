@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-
 namespace ebb::codegen {
 
 // Offsets of the struct's fields, and the struct itself.

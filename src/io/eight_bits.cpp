@@ -117,7 +117,8 @@ void apply_scale(Tensor& t, const Tensor& scale) {
   const std::span<float> to = t.span<float>();
   const std::span<const float> factors = scale.span<float>();
   const size_t row = to.size() / std::max<size_t>(factors.size(), 1);
-  for (size_t i = 0; i < to.size(); ++i) to[i] *= factors[i / std::max<size_t>(row, 1)];
+  for (size_t r = 0; r < factors.size(); ++r)
+    for (float& v : to.subspan(r * row, row)) v *= factors[r];
 }
 
 }  // namespace ebb::io

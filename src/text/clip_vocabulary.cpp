@@ -2,7 +2,9 @@
 
 #include <zlib.h>
 
+#include <deque>
 #include <filesystem>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -24,7 +26,11 @@ constexpr uint8_t packed_merges[] = {
     0};
 constexpr size_t packed_size = sizeof packed_merges - 1;  // without the 0, for an empty list
 
-using Ids = std::unordered_map<std::string, int32_t>;
+struct SymbolHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
+};
+using Ids = std::unordered_map<std::string, int32_t, SymbolHash, std::equal_to<>>;
 
 // Bytes that stand for themselves in the symbols of a vocabulary; the others are U+0100 and on.
 bool is_plain(int byte) {
@@ -56,9 +62,16 @@ Ids first_ids() {
   return ids;
 }
 
+// Two symbols of a text that outlives them.
 struct Pair {
-  std::string left, right;
+  std::string_view left, right;
 };
+
+// The symbol of both, valid until the next call.
+const std::string& merged(const Pair& p, std::string& buffer) {
+  buffer.assign(p.left);
+  return buffer.append(p.right);
+}
 
 Pair parse_pair(std::string_view line, size_t number, const std::string& name) {
   const size_t space = line.find(' ');
@@ -68,7 +81,7 @@ Pair parse_pair(std::string_view line, size_t number, const std::string& name) {
   if (!ok)
     fail("vocabulary: a merge must be two symbols, found ", io::shown(line), "  merge ", number,
          " of ", name);
-  return {std::string(line.substr(0, space)), std::string(line.substr(space + 1))};
+  return {line.substr(0, space), line.substr(space + 1)};
 }
 
 // The lines after the heading, at most `limit`; an empty line ends them.
@@ -120,7 +133,7 @@ class VocabularyBuilder {
   static std::shared_ptr<const ClipVocabulary> build(const Ids& ids, const std::vector<Pair>& pairs,
                                                      const std::string& name) {
     auto out = std::make_shared<ClipVocabulary>();
-    const auto id = [&](const std::string& symbol) {
+    const auto id = [&](std::string_view symbol) {
       const auto at = ids.find(symbol);
       if (at == ids.end()) fail("vocabulary: has no token ", io::shown(symbol), "  ", name);
       return at->second;
@@ -141,11 +154,14 @@ class VocabularyBuilder {
     out->end_ = id("<|endoftext|>");
     out->merges_.reserve(pairs.size());
     int32_t rank = 0;
-    for (const auto& [left, right] : pairs) {
-      const int32_t a = id(left), b = id(right), both = id(left + right);
-      out->merges_.emplace(ClipVocabulary::pair(a, b), ClipVocabulary::Merge{rank++, both});
+    std::string buffer;
+    for (const Pair& p : pairs) {
+      const int32_t a = id(p.left), b = id(p.right), both = id(merged(p, buffer));
+      out->merges_.emplace_back(ClipVocabulary::pair(a, b), ClipVocabulary::Merge{rank++, both});
       if (!parts(both).is_byte) parts(both) = {a, b};
     }
+    // of a pair that a file has twice the first counts
+    std::ranges::stable_sort(out->merges_, {}, &ClipVocabulary::PairMerge::first);
     return out;
   }
 };
@@ -197,7 +213,8 @@ std::shared_ptr<const ClipVocabulary> ClipVocabulary::from_merges(std::string_vi
     if (!ids.emplace(symbol, static_cast<int32_t>(ids.size())).second)
       fail("vocabulary: has a token twice: ", io::shown(symbol), "  ", name);
   };
-  for (const auto& [left, right] : pairs) next(left + right);
+  std::string buffer;
+  for (const Pair& p : pairs) next(merged(p, buffer));
   next("<|startoftext|>");
   next("<|endoftext|>");
   return VocabularyBuilder::build(ids, pairs, name);
@@ -208,15 +225,18 @@ namespace {
 std::shared_ptr<const ClipVocabulary> open_tokenizer_json(const std::string& path) {
   const std::string text = io::read_whole_file(path, "vocabulary", file_limit);
   Ids ids;
+  std::deque<std::string> symbols;  // of the pairs
   std::vector<Pair> pairs;
   io::JsonCursor json(text, "vocabulary", path);
   const auto merge = [&](int64_t) {
-    if (!json.at_array())
-      return pairs.push_back(parse_pair(json.string("a merge"), pairs.size() + 1, path));
-    std::vector<std::string> both;
-    json.array("a merge", [&](int64_t) { both.push_back(json.string("a symbol")); });
-    if (both.size() != 2) json.failed("a merge must be two symbols");
-    pairs.push_back({both[0], both[1]});
+    if (!json.at_array()) {
+      symbols.push_back(json.string("a merge"));
+      return pairs.push_back(parse_pair(symbols.back(), pairs.size() + 1, path));
+    }
+    const size_t before = symbols.size();
+    json.array("a merge", [&](int64_t) { symbols.push_back(json.string("a symbol")); });
+    if (symbols.size() != before + 2) json.failed("a merge must be two symbols");
+    pairs.push_back({symbols[before], symbols[before + 1]});
   };
   json.object("the tokenizer", [&](const std::string& part) {
     if (part != "model") return json.skip(16);

@@ -1,6 +1,7 @@
 // The vocabulary of CLIP's tokenizer: byte pairs in order of their merging, and tokens' numbers.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -8,7 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace ebb::text {
@@ -34,8 +35,9 @@ class ClipVocabulary {
   // Tokens of one byte; `ends`: the byte ends a word.
   int32_t byte_token(uint8_t byte, bool ends) const { return bytes_[ends ? 1 : 0][byte]; }
   std::optional<Merge> merge(int32_t left, int32_t right) const {
-    const auto at = merges_.find(pair(left, right));
-    return at == merges_.end() ? std::nullopt : std::optional(at->second);
+    const auto at = std::ranges::lower_bound(merges_, pair(left, right), {}, &PairMerge::first);
+    if (at == merges_.end() || at->first != pair(left, right)) return {};
+    return at->second;
   }
   // What a token stands for: its bytes, which may be a part of a UTF-8 sequence, and a blank where
   // it ends a word; "" if there is no such token or it is <|startoftext|> or <|endoftext|>.
@@ -53,7 +55,8 @@ class ClipVocabulary {
   }
 
   std::array<std::array<int32_t, 256>, 2> bytes_{};
-  std::unordered_map<uint64_t, Merge> merges_;
+  using PairMerge = std::pair<uint64_t, Merge>;
+  std::vector<PairMerge> merges_;  // by pair, ascending
   // Of each token: the two that it merges, or its byte and whether that ends a word.
   struct Parts {
     int32_t left = -1, right = -1;
