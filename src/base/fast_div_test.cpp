@@ -27,8 +27,8 @@ TEST(fast_div, quotients_and_remainders__are_those_of_a_division) {
 TEST(fast_div, none__is_zero) { EXPECT_EQ(FastDiv(0).by, 0); }
 
 TEST(fast_div, divisors_that_no_multiplier_stands_for__are_errors) {
-  EXPECT_THROW(FastDiv(-1), Error);
-  EXPECT_THROW(FastDiv(divisible), Error);
+  EXPECT_THROW(FastDiv{-1}, Error);
+  EXPECT_THROW(FastDiv{divisible}, Error);
 }
 
 }  // namespace
