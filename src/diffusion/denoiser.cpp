@@ -80,18 +80,24 @@ Denoiser::Denoiser(const DiffusionConfig& config, const DenoiserOptions& options
 void Denoiser::bind(std::string_view name, const Tensor& tensor) {
   if (hoisted_ && hoisted_->graph().find_source(name)) {
     hoisted_->bind(name, tensor);
+    stale_ = true;
     if (!plan_.graph().find_source(name)) return;
   }
   plan_.bind(name, tensor);
 }
 
+// `value` is not written any more.
 void Denoiser::keep(std::string_view input, const Tensor& value) {
-  if (hoisted_ && hoisted_->graph().find_source(input)) {
-    hoisted_->keep(input, value);
-    stale_ = true;
-    if (!plan_.graph().find_source(input)) return;
-  }
-  plan_.keep(input, value);
+  if (!hoisted_ || !hoisted_->graph().find_source(input)) return plan_.keep(input, value);
+  Tensor& before = hoisted_of_[std::string(input)];
+  if (before.defined() &&
+      std::memcmp(before.raw(), value.raw(), static_cast<size_t>(value.bytes())) == 0)
+    return;
+  before = {};
+  stale_ = true;
+  hoisted_->keep(input, value);
+  if (plan_.graph().find_source(input)) plan_.keep(input, value);
+  before = value;
 }
 
 void Denoiser::refresh() {
@@ -123,7 +129,8 @@ void Denoiser::condition(std::string_view name, const Tensor& value,
           " branches (got ", others.size() + 1, ")  ", name);
   require(others.empty() || c->guided, "denoiser: ", name,
           " has no negative value: guidance does not concern it");
-  if (!options_.guided()) return keep(name, value);
+  require(value.buffer()->on_host(), "denoiser: conditions must lie on the host  ", c->name);
+  if (!options_.guided()) return keep(name, value.clone());
   std::vector<Tensor> all = {value};
   for (const Tensor& other : others) {
     c->check(other, options_.batch, "denoiser: negative");
@@ -304,14 +311,16 @@ Denoised Denoiser::denoise(Latent& x, double sigma, bool with_uncond) {
   const size_t stored = !factors ? others_of(options_).size() : with_uncond ? 1 : 0;
   for (size_t k = 0; k < stored; ++k) others.push_back(slot(takes_others + static_cast<double>(k)));
   if (waits_) set(role_of(waits_->slot), takes_noise(options_));
-  if (stale_) {
+  const uint64_t version = options_.weights ? options_.weights->version() : 0;
+  if (hoisted_ && (stale_ || hoisted_version_ != version)) {
+    stale_ = true;
     hoisted_->run({});
     if (hoisted_leaves_) {
       hoisted_->release();
       if (options_.weights) options_.weights->drop_unused(*context_.device);
     }
   }
-  stale_ = false;
+  stale_ = false, hoisted_version_ = version;
   plan_.run(inputs_);
   waits_.reset();
   ++evaluations_;

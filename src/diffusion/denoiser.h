@@ -64,7 +64,8 @@ class Denoiser : public Latents {
   void bind(std::string_view name, const Tensor& tensor);
   // The value of a condition, [N,...], for the first of DenoiserOptions::branches, and those for
   // the others: the null value if none are given, or `value` where guidance does not concern the
-  // condition (Condition::guided). Without a call all are null. Throws Error.
+  // condition (Condition::guided). Without a call all are null. The same values again cost
+  // nothing, also in another run. Throws Error.
   void condition(std::string_view name, const Tensor& value,
                  const std::vector<Tensor>& others = {});
   // D of the condition becomes D_uncond + sum_k w_k (D_k - D_uncond) over the predictions whose
@@ -154,7 +155,9 @@ class Denoiser : public Latents {
   // What depends on conditions that are sequences or images, and not on the state: the keys and
   // values of cross-attention. Null where nothing does.
   std::unique_ptr<Plan> hoisted_;
-  bool stale_ = false;  // its conditions have changed
+  NamedTensors hoisted_of_;       // its inputs, as they are given last
+  bool stale_ = false;            // they have changed, or what is bound
+  uint64_t hoisted_version_ = 0;  // of the weights that it ran with
   bool hoisted_leaves_ = false;
   std::shared_ptr<Slots> slots_;  // which vectors are free
   NoiseFill fill_;

@@ -104,6 +104,21 @@ TextStage::TextStage(const Model& denoiser, const ModelConfig& config,
       context_(std::move(context)),
       plans_(rules_.size()) {}
 
+struct TextStage::Part {
+  ConditionBranch branch;
+  std::vector<text::PartTokens> encoders;  // the prompt as each of them reads it
+  int64_t length = 0;                      // in chunks, with what fills it
+
+  int64_t chunks() const { return static_cast<int64_t>(encoders[0].steps[0].chunks.size()); }
+};
+
+struct TextStage::Prompts {
+  PromptRequest request;
+  std::vector<Part> parts = {};  // the second one is the negative one
+  std::vector<std::string> warnings = {};
+  RunConditions conditions = {};  // empty: not encoded yet
+};
+
 // ---- one chunk -----------------------------------------------------------------------------
 
 // `embed` gives the embeddings of tokens, the others the states.
@@ -198,9 +213,10 @@ const TextStage::States& TextStage::run(size_t encoder, const Chunk& chunk) {
 
 void TextStage::forget_states() {
   constexpr size_t kept = 64;  // of SDXL's larger encoder 394 kB each
-  std::vector<uint64_t> versions;
-  for (const EncoderRule& r : rules_) versions.push_back(r.encoder.weights->version());
-  if (std::exchange(encoded_by_, versions) != versions) encoded_.clear();
+  if (const uint64_t version = weights_version(); std::exchange(encoded_by_, version) != version) {
+    encoded_.clear();
+    if (last_) last_->conditions = {};
+  }
   while (encoded_.size() > kept) encoded_.pop_front();
 }
 
@@ -210,14 +226,6 @@ Chunk TextStage::empty(size_t encoder) const {
 }
 
 // ---- prompts -------------------------------------------------------------------------------
-
-struct TextStage::Part {
-  ConditionBranch branch;
-  std::vector<text::PartTokens> encoders;  // the prompt as each of them reads it
-  int64_t length = 0;                      // in chunks, with what fills it
-
-  int64_t chunks() const { return static_cast<int64_t>(encoders[0].steps[0].chunks.size()); }
-};
 
 std::vector<TextStage::Part> TextStage::parts(const std::string& prompt, const PromptRequest& r,
                                               bool negative, std::vector<std::string>& warnings) {
@@ -371,6 +379,18 @@ std::vector<std::vector<PlanNeeds>> TextStage::needs() const {
   return out;
 }
 
+size_t TextStage::plans() const {
+  size_t out = 0;
+  for (const auto& plans : plans_) out += plans.size();
+  return out;
+}
+
+uint64_t TextStage::weights_version() const {
+  uint64_t out = 0;
+  for (const EncoderRule& r : rules_) out += r.encoder.weights->version();
+  return out;
+}
+
 TextStage::Encoded TextStage::sketch(const PromptRequest& r) {
   runs_ = false;
   try {
@@ -401,7 +421,7 @@ TextStage::Part TextStage::part_of_caption(const PromptRequest& r,
 NamedTensors TextStage::caption(const std::string& text, ImageSize size,
                                 std::vector<std::string>& warnings) {
   const PromptRequest r = request_of_caption(text, size);
-  encoded_.clear();
+  encoded_.clear(), last_.reset();
   const Part part = part_of_caption(r, warnings);
   return values(part, 1, part.chunks(), r);
 }
@@ -420,37 +440,56 @@ NamedTensors TextStage::tokens(const std::string& text, ImageSize size,
   return out;
 }
 
-TextStage::Encoded TextStage::encode(const PromptRequest& r) {
+// A run asks for them twice, for its plan and to encode them, and the next one often for the same.
+TextStage::Prompts& TextStage::prompts_of(const PromptRequest& r) {
+  PromptRequest request = r;
+  request.one_by_one = false;
+  if (last_ && last_->request == request) return *last_;
+  auto out = std::make_shared<Prompts>(Prompts{.request = request});
+  out->parts = parts(r.prompt, r, false, out->warnings);
+  out->parts.insert(out->parts.begin() + 1, parts(r.negative, r, true, out->warnings)[0]);
+  last_ = out;
+  return *last_;
+}
+
+RunConditions TextStage::conditions(const Prompts& prompts, const PromptRequest& r) {
   constexpr int64_t most_chunks = 64;
-  Encoded out;
-  if (runs_) forget_states();
-  std::vector<Part> all = parts(r.prompt, r, false, out.warnings);
-  all.insert(all.begin() + 1, parts(r.negative, r, true, out.warnings)[0]);
-  int64_t chunks = 1, longest = 1;
+  RunConditions out;
+  int64_t chunks = 1;
   std::vector<int64_t> ends;  // of ranges of steps in which none changes
-  out.conditions.branches.clear();
-  for (const Part& p : all) {
-    chunks = std::lcm(chunks, p.length), longest = std::max(longest, p.length);
+  out.branches.clear();
+  for (const Part& p : prompts.parts) {
+    chunks = std::lcm(chunks, p.length);
     require(chunks <= most_chunks, "generate: the prompts are too long together (", chunks,
             " chunks of 75 tokens or more after repetition to one length, at most ", most_chunks,
             ")");
     for (const text::StepChunks& s : p.encoders[0].steps) ends.push_back(s.end_step);
-    out.conditions.branches.push_back(p.branch);
+    out.branches.push_back(p.branch);
   }
-  out.tokens = text::chunk_tokens * longest;
-  out.conditions.by_evaluation = r.by_evaluation;
+  out.by_evaluation = r.by_evaluation;
   for (size_t e = 0; e < rules_.size(); ++e) {
-    for (const Part& p : all) run_all(e, p, r.syntax);
+    for (const Part& p : prompts.parts) run_all(e, p, r.syntax);
     if (r.one_by_one) release(e);
   }
   std::ranges::sort(ends);
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   for (const int64_t end : ends) {
-    RunConditions::Steps& steps = out.conditions.steps.emplace_back();
+    RunConditions::Steps& steps = out.steps.emplace_back();
     steps.end_step = end + r.late;
-    for (const Part& p : all) steps.branches.push_back(values(p, end, chunks, r));
+    for (const Part& p : prompts.parts) steps.branches.push_back(values(p, end, chunks, r));
   }
   return out;
+}
+
+TextStage::Encoded TextStage::encode(const PromptRequest& r) {
+  forget_states();
+  Prompts& prompts = prompts_of(r);
+  RunConditions now = prompts.conditions;
+  if (now.empty()) now = conditions(prompts, r);
+  if (runs_) prompts.conditions = now;
+  int64_t longest = 1;
+  for (const Part& p : prompts.parts) longest = std::max(longest, p.length);
+  return {std::move(now), text::chunk_tokens * longest, prompts.warnings};
 }
 
 }  // namespace ebb

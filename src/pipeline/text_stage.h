@@ -71,6 +71,7 @@ struct PromptRequest {
   ImageSize size = {};       // pixels, of what Family::sizes tells
   EmptyNegative empty_negative = EmptyNegative::encoded;
   bool one_by_one = false;  // an encoder leaves the device before the next one comes
+  bool operator==(const PromptRequest&) const = default;
 };
 
 // Names of the inputs of encoder k = 0, 1, ...
@@ -93,9 +94,10 @@ class TextStage {
   };
   // Conditions text [1,T,C] and, where the network takes them, pooled and size. Each part of a
   // prompt (AND) is a branch with its weight. Throws Error for prompts that get too long and have
-  // too many parts.
+  // too many parts. The same request again, with weights of no other version, gives the same
+  // tensors.
   Encoded encode(const PromptRequest& request);
-  // The same of zeros: compiles what encode() runs, and runs nothing.
+  // The same of zeros, unless they are there: compiles what encode() runs, and runs nothing.
   Encoded sketch(const PromptRequest& request);
   // The conditions of a text as training reads it: plain, and cut where it is too long, with a
   // warning.
@@ -107,16 +109,21 @@ class TextStage {
   NamedTensors tokens(const std::string& text, ImageSize size, std::vector<std::string>& warnings);
   // What the plans of each encoder need.
   std::vector<std::vector<PlanNeeds>> needs() const;
+  size_t plans() const;              // that are compiled
+  uint64_t weights_version() const;  // another number after every change of them
   // Encoders let go of the device's memory, as they do one by one with PromptRequest::one_by_one.
   void release();
 
  private:
-  struct Part;  // of a prompt, or the negative one
+  struct Part;     // of a prompt, or the negative one
+  struct Prompts;  // of a request, as tokens
   struct States {
     Tensor states, pooled;  // f32 [1,77,C] and [1,P] of one chunk
   };
   std::vector<Part> parts(const std::string& prompt, const PromptRequest& r, bool negative,
                           std::vector<std::string>& warnings);
+  Prompts& prompts_of(const PromptRequest& r);
+  RunConditions conditions(const Prompts& prompts, const PromptRequest& r);
   Plan& plan(size_t encoder, const std::string& entry);
   text::Chunk empty(size_t encoder) const;  // the empty prompt
   void run_all(size_t encoder, const Part& part, text::PromptSyntax syntax);
@@ -130,7 +137,7 @@ class TextStage {
   };
   // Of a chunk, whose weights do not matter. Holds until the next call of encode().
   const States& run(size_t encoder, const text::Chunk& chunk);
-  // Before a run: states of other weights, or of more chunks than are kept, go.
+  // Before a run: what was encoded by other weights, and states of more chunks than are kept, go.
   void forget_states();
   Tensor embedded(size_t encoder, const text::Chunk& chunk, const Tensor& tokens);
   // `i`: of the chunks of a step.
@@ -153,8 +160,9 @@ class TextStage {
   // The least recently used first. The next request often has the same prompt, or the same negative
   // one.
   std::list<EncodedChunk> encoded_;
-  std::vector<uint64_t> encoded_by_;  // versions of the encoders' weights
+  uint64_t encoded_by_ = 0;           // weights_version()
   std::list<EncodedChunk> sketched_;  // zeros
+  std::shared_ptr<Prompts> last_;     // of the request before; null: there was none
   bool runs_ = true;                  // false: a sketch
 };
 
