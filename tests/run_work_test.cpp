@@ -24,7 +24,10 @@ struct Controlled {
   CheckpointParts parts;
   TextToImageRequest request;
 
-  PassWork work() const { return run_work(parts, resolve(parts, request)).passes.at(0); }
+  PassWork work() const {
+    KnownFlops flops;
+    return run_work(parts, resolve(parts, request), flops).passes.at(0);
+  }
 };
 
 // 20 steps, of which the first half has the network.
@@ -40,10 +43,28 @@ double plain_step(const json& run) {
   const CheckpointParts parts = small_checkpoint(run);
   TextToImageRequest q = recorded_request(run);
   q.options.steps = 20;
-  return run_work(parts, resolve(parts, q)).passes.at(0).steps.at(0);
+  KnownFlops flops;
+  return run_work(parts, resolve(parts, q), flops).passes.at(0).steps.at(0);
 }
 
 }  // namespace
+
+TEST(run_work, networks__are_counted_once_for_each_size) {
+  const json& run = first_run("text_to_image");
+  const CheckpointParts parts = small_checkpoint(run);
+  TextToImageRequest q = recorded_request(run);
+  KnownFlops known;
+  const auto work = [&] { return run_work(parts, resolve(parts, q), known); };
+  const RunWork first = work();
+  const KnownFlops counted = known;
+  EXPECT_EQ(counted.size(), 2u);  // the denoiser and the decoder
+  EXPECT_EQ(work().of_run(3, false), first.of_run(3, false));
+  EXPECT_EQ(known, counted);
+  q.size.height *= 2;
+  KnownFlops fresh;
+  EXPECT_EQ(work().of_run(3, false), run_work(parts, resolve(parts, q), fresh).of_run(3, false));
+  EXPECT_EQ(known.size(), 4u);
+}
 
 TEST(run_work, steps__count_by_the_control_networks_that_take_part) {
   const json& run = first_run("control_runs");

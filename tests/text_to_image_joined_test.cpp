@@ -49,7 +49,7 @@ class JoinedRequests : public RecordedRequests {
   // That each is as it is alone, up to the rounding of another batch.
   void check(const std::vector<TextToImageRequest>& all, int64_t most) {
     const auto requests = resolved(all);
-    for (const auto& r : requests) EXPECT_TRUE(pipeline_.can_join(requests[0], r));
+    for (const auto& r : requests) EXPECT_TRUE(pipeline_.joins(requests[0])(r));
     const std::vector<Picture> made = together(all, most);
     size_t at = 0;
     for (size_t i = 0; i < all.size(); ++i)
@@ -95,9 +95,9 @@ TEST_F(JoinedRequests, pictures_of_one_generator__are_in_a_batch_of_their_own) {
   for (const auto& [noise, joins] : {std::pair{"ebb", true}, std::pair{"torch_cpu", false}}) {
     for (auto& q : all) q.options.noise = noise, q.options.sampler = "euler_ancestral";
     const auto r = resolved(all);
-    EXPECT_EQ(pipeline_.can_join(r[0], r[1]), joins) << noise;
-    EXPECT_EQ(pipeline_.can_join(r[1], r[0]), joins) << noise;
-    EXPECT_TRUE(pipeline_.can_join(r[1], r[1])) << noise;
+    EXPECT_EQ(pipeline_.joins(r[0])(r[1]), joins) << noise;
+    EXPECT_EQ(pipeline_.joins(r[1])(r[0]), joins) << noise;
+    EXPECT_TRUE(pipeline_.joins(r[1])(r[1])) << noise;
   }
 }
 
@@ -110,7 +110,7 @@ TEST_F(JoinedRequests, pictures_to_start_from__are_each_requests_own) {
   check(all, 3);
   all[1].init.reset();
   const auto r = resolved(all);
-  EXPECT_FALSE(pipeline_.can_join(r[0], r[1]));
+  EXPECT_FALSE(pipeline_.joins(r[0])(r[1]));
 }
 
 TEST_F(JoinedRequests, second_pass__goes_on_with_each_picture) {
@@ -124,7 +124,7 @@ TEST_F(JoinedRequests, what_a_batch_shares__must_be_the_same) {
     std::vector<TextToImageRequest> two = {small("a fox", 5), small("a dog", 6)};
     change(two[1]);
     const auto r = resolved(two);
-    return pipeline_.can_join(r[0], r[1]);
+    return pipeline_.joins(r[0])(r[1]);
   };
   using Q = TextToImageRequest;
   EXPECT_TRUE(joins([](Q&) {}));
@@ -151,7 +151,7 @@ TEST_F(JoinedRequests, adaptive_sampler__is_alone) {
     q.options.dialect = "kdiff";
   }
   const auto r = resolved(two);
-  EXPECT_FALSE(pipeline_.can_join(r[0], r[1]));
+  EXPECT_FALSE(pipeline_.joins(r[0])(r[1]));
 }
 
 TEST_F(JoinedRequests, stopped__is_cancelled_and_the_next_run_is_whole) {

@@ -164,7 +164,8 @@ TEST_F(TextToImageOf, second_pass__can_be_stopped_before_its_first_step) {
   q.count = 2, q.options.batch = 1, q.options.steps = 1;
   q.hires = Hires{.scale = 2, .upscaler = "lanczos", .steps = 1, .strength = 1};
   const ResolvedTextToImage r = pipeline_.resolve(q);
-  const RunWork work = run_work(pipeline_.parts(), r);
+  KnownFlops flops;
+  const RunWork work = run_work(pipeline_.parts(), r, flops);
   ASSERT_EQ(work.passes.size(), 2u);
   // of the second picture: where its first pass ends, and where the second pass has its first step
   const double first = 0.5 * (1 + work.passes[0].all() / work.of_passes()),

@@ -194,9 +194,16 @@ std::vector<Pipeline::Needs> Pipeline::needs(const ResolvedRequest& r, const Run
   return out;
 }
 
+std::vector<DenoiserOptions> Pipeline::plans_of(const ResolvedRequest& r,
+                                                const RunInputs& inputs) const {
+  std::vector<DenoiserOptions> out;
+  for (const RunInputs& part : parts_of(r, inputs)) out.push_back(plan_options(r, part));
+  return out;
+}
+
 void Pipeline::drop(const ResolvedRequest& r, const RunInputs& inputs) {
-  for (const RunInputs& part : parts_of(r, inputs))
-    if (const auto known = find(plan_options(r, part)); known != plans_.end()) plans_.erase(known);
+  for (const DenoiserOptions& plan : plans_of(r, inputs))
+    if (const auto known = find(plan); known != plans_.end()) plans_.erase(known);
 }
 
 void Pipeline::release() {

@@ -59,6 +59,7 @@ class Pipeline {
   // In their order: where the conditions change during a run there are several plans, of which one
   // has memory to run at a time.
   std::vector<Needs> needs(const ResolvedRequest& r, const RunInputs& inputs);
+  std::vector<DenoiserOptions> plans_of(const ResolvedRequest& r, const RunInputs& inputs) const;
   void drop(const ResolvedRequest& r, const RunInputs& inputs);  // those plans
   // All plans, and weights that nothing else has, let go of the device's memory.
   void release();

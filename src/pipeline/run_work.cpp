@@ -21,33 +21,52 @@ double flops_of(const Graph& g) {
   return sum;
 }
 
-// Of one prediction. What is computed once a run for all of them, of texts and of the images of
-// control networks, is not in it.
-double evaluation(const LoadedModel& m, const std::set<size_t>& controls, const Shape& sample) {
-  const Graph g = network_graph(m, controls, {.height = sample[0], .width = sample[1]});
-  return flops_of(hoist(g, [&](const Source& s) {
-                    return s.name != "x" && g.type(s.value).shape.rank() > 2;
-                  }).step);
-}
+// Counts what is not known yet.
+class Flops {
+ public:
+  explicit Flops(KnownFlops& known) : known_(known) {
+    constexpr size_t most = 1000;
+    if (known_.size() > most) known_.clear();
+  }
 
-double entry(const Component& c, const EntryCall& call) {
-  return flops_of(entry_graph(*c.model, c.config, call));
-}
+  // Of one prediction. What is computed once a run for all of them, of texts and of the images of
+  // control networks, is not in it.
+  double evaluation(const LoadedModel& m, const std::set<size_t>& controls, const Shape& sample) {
+    std::string key = str(&m, ' ', sample);
+    for (const size_t c : controls) key += str(' ', c);
+    return of(key, [&] {
+      const Graph g = network_graph(m, controls, {.height = sample[0], .width = sample[1]});
+      return hoist(
+                 g,
+                 [&](const Source& s) { return s.name != "x" && g.type(s.value).shape.rank() > 2; })
+          .step;
+    });
+  }
+  double decode(const Component& c, const Shape& s) {
+    return entry(c, {"decode", {{"latents", {1, s[0], s[1], s[2]}}}, {"pixels"}});
+  }
+  double encode(const Component& c, const Shape& s, int64_t factor) {
+    return entry(c, {"encode", {{"pixels", {1, s[0] * factor, s[1] * factor, 3}}}, {"mean"}});
+  }
+  // Convolutions alone: as many times as much as for a small picture as there are more pixels.
+  double enlarge(const Component& c, int64_t pixels) {
+    constexpr int64_t side = 64;
+    return entry(c, {"upscale", {{"pixels", {1, side, side, 3}}}, {"pixels"}}) *
+           static_cast<double>(pixels) / (side * side);
+  }
 
-double decode(const Component& c, const Shape& s) {
-  return entry(c, {"decode", {{"latents", {1, s[0], s[1], s[2]}}}, {"pixels"}});
-}
+ private:
+  double entry(const Component& c, const EntryCall& call) {
+    return of(str(&c, ' ', call.entry, ' ', call.inputs.begin()->second),
+              [&] { return entry_graph(*c.model, c.config, call); });
+  }
+  double of(const std::string& key, const auto& graph) {
+    const auto at = known_.find(key);
+    return at != known_.end() ? at->second : known_[key] = flops_of(graph());
+  }
 
-double encode(const Component& c, const Shape& s, int64_t factor) {
-  return entry(c, {"encode", {{"pixels", {1, s[0] * factor, s[1] * factor, 3}}}, {"mean"}});
-}
-
-// Convolutions alone: as many times as much as for a small picture as there are more pixels.
-double enlarge(const Component& c, int64_t pixels) {
-  constexpr int64_t side = 64;
-  return entry(c, {"upscale", {{"pixels", {1, side, side, 3}}}, {"pixels"}}) *
-         static_cast<double>(pixels) / (side * side);
-}
+  KnownFlops& known_;
+};
 
 // The control networks that an evaluation of each step has.
 std::vector<std::set<size_t>> controls_of(const LoadedModel& m, const RunPass& pass,
@@ -70,17 +89,14 @@ std::vector<std::set<size_t>> controls_of(const LoadedModel& m, const RunPass& p
 }
 
 std::vector<double> steps_of(const LoadedModel& m, const RunPass& pass,
-                             const ResolvedTextToImage& r, double unit) {
+                             const ResolvedTextToImage& r, double unit, Flops& flops) {
   const ResolvedRequest& q = pass.request;
   const auto controls = controls_of(m, pass, r.request);
   const double each = static_cast<double>(std::max<int64_t>(q.counts.evaluations, 1)) /
                       static_cast<double>(controls.size()) * (q.guided ? 2 : 1) / unit;
-  std::map<std::set<size_t>, double> known;
   std::vector<double> out;
-  for (const std::set<size_t>& with : controls) {
-    if (!known.contains(with)) known[with] = evaluation(m, with, q.sample);
-    out.push_back(each * known[with]);
-  }
+  for (const std::set<size_t>& with : controls)
+    out.push_back(each * flops.evaluation(m, with, q.sample));
   return out;
 }
 
@@ -108,28 +124,30 @@ StageWork RunWork::of_run(int64_t count, bool encodes) const {
   return out;
 }
 
-RunWork run_work(const CheckpointParts& parts, const ResolvedTextToImage& r) {
+RunWork run_work(const CheckpointParts& parts, const ResolvedTextToImage& r, KnownFlops& known) {
+  Flops flops(known);
   const std::optional<Hires>& hires = r.request.hires;
   const Shape& s = r.first().sample;
-  const double unit = evaluation(parts.denoiser, {}, s) * (r.first().guided ? 2 : 1);
+  const double unit = flops.evaluation(parts.denoiser, {}, s) * (r.first().guided ? 2 : 1);
   const int64_t factor = parts.denoiser.model->latents(parts.denoiser.config)->factor;
   RunWork out;
   for (const RunPass& pass : r.passes) {
     PassWork& work = out.passes.emplace_back();
-    work.steps = steps_of(pass.refined ? *parts.refiner : parts.denoiser, pass, r, unit);
+    work.steps = steps_of(pass.refined ? *parts.refiner : parts.denoiser, pass, r, unit, flops);
     if (hires && &pass != r.passes.data() && enlarges_pixels(*hires) && parts.autoencoder) {
-      work.decoding = decode(parts.autoencoder->component, s) / unit;
-      work.encoding = encode(parts.autoencoder->component, pass.request.sample, factor) / unit;
+      work.decoding = flops.decode(parts.autoencoder->component, s) / unit;
+      work.encoding =
+          flops.encode(parts.autoencoder->component, pass.request.sample, factor) / unit;
       if (hires->network && parts.hires_upscaler)
         work.enlarging =
-            enlarge(parts.hires_upscaler->component, s[0] * s[1] * factor * factor) / unit;
+            flops.enlarge(parts.hires_upscaler->component, s[0] * s[1] * factor * factor) / unit;
     }
   }
   if (!r.request.pixels) return out;
   const Shape& last = r.passes.back().request.sample;
-  double work = decode(parts.autoencoder->component, last);
+  double work = flops.decode(parts.autoencoder->component, last);
   if (parts.upscaler)
-    work += enlarge(parts.upscaler->component, last[0] * last[1] * factor * factor);
+    work += flops.enlarge(parts.upscaler->component, last[0] * last[1] * factor * factor);
   out.decoding = work / unit;
   return out;
 }

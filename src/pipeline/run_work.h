@@ -2,6 +2,8 @@
 // of progress, and the time that is left, go by.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "pipeline/checkpoint_parts.h"
@@ -31,6 +33,11 @@ struct RunWork {
   StageWork of_run(int64_t count, bool encodes) const;
 };
 
-RunWork run_work(const CheckpointParts& parts, const ResolvedTextToImage& r);
+// The networks' FLOPs, by network and size. They are counted in graphs of these, which takes a
+// while to make: several milliseconds a run.
+using KnownFlops = std::map<std::string, double>;
+
+// `known`: what was counted before for these parts.
+RunWork run_work(const CheckpointParts& parts, const ResolvedTextToImage& r, KnownFlops& known);
 
 }  // namespace ebb

@@ -9,14 +9,10 @@
 #include "pipeline/image_encoder.h"
 #include "pipeline/open_choices.h"
 #include "pipeline/picture_dialect.h"
-#include "pipeline/run_dtype.h"
+#include "pipeline/run_setup.h"
 
 namespace ebb {
 namespace {
-
-// On a processor a larger batch takes as long for each picture. A run can be stopped between
-// kernels, which take longer then, and what it has begun is lost.
-constexpr int64_t batch_on_host = 4;
 
 void take_size(TextToImageRequest& q, const LoadedModel& m) {
   require(q.init || !q.mask, "generate: --mask needs a picture that it belongs to: --init FILE");
@@ -246,19 +242,19 @@ Context TextToImage::hooked(const std::shared_ptr<Hooks>& hooks, Context c) {
 TextToImage::TextToImage(CheckpointParts parts, Context context, TextToImageOptions options)
     : parts_(std::move(parts)),
       context_(hooked(hooks_, std::move(context))),
+      driver_bytes_(context_.device->driver_memory().first),
       options_(std::move(options)),
       vocabulary_(parts_.tokenizer.empty() ? text::builtin_clip_vocabulary()
                                            : text::ClipVocabulary::open(parts_.tokenizer)),
       pipeline_(parts_.denoiser, context_, without_decoder(options_.plans)) {
   if (options_.memory > 0)
-    context_.memory->set_limit(
-        std::max<int64_t>(options_.memory - context_.device->driver_memory().first, 1));
+    context_.memory->set_limit(std::max<int64_t>(options_.memory - driver_bytes_, 1));
   take_tiling({});
   if (parts_.refiner) refiner_.emplace(*parts_.refiner, context_, without_decoder(options_.plans));
 }
 
 RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& pass,
-                                   const RunEvents& events, std::vector<PlanNeeds>* sketch) {
+                                   const Tell& tell, std::vector<PlanNeeds>* sketch) {
   const TextToImageRequest& q = r.request;
   const LoadedModel& m = pass.refined ? *parts_.refiner : parts_.denoiser;
   const DType dtype = pipeline_.dtype_of(pass.request);
@@ -289,8 +285,8 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
       .one_by_one = policy_.one_by_one};
   TextStage::Encoded text =
       sketch ? text_of.stage->sketch(prompts) : text_of.stage->encode(prompts);
-  if (events.tell && &pass == r.passes.data())
-    for (const std::string& w : text.warnings) events.tell("warning: " + w);
+  if (tell && &pass == r.passes.data())
+    for (const std::string& w : text.warnings) tell("warning: " + w);
   if (!q.controls.empty() && !pass.refined) {
     ControlRun run = control_run(pass.run());
     std::optional<ImageEncoder> images;
@@ -311,11 +307,11 @@ RunConditions TextToImage::encoded(const ResolvedTextToImage& r, const RunPass& 
 
 // What the passes get beside the latents of the one before.
 std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMeter& meter,
-                                             const RunEvents& events) {
+                                             const Tell& tell) {
   std::vector<RunInputs> out;
   meter.show(Stage::text, 0);
   for (const RunPass& pass : r.passes) {
-    out.push_back({.conditions = encoded(r, pass, events)});
+    out.push_back({.conditions = encoded(r, pass, tell)});
     context_.poll();
   }
   if (policy_.encoders_leave)
@@ -331,47 +327,40 @@ std::vector<RunInputs> TextToImage::prepared(const ResolvedTextToImage& r, RunMe
 }
 
 // One picture at a time, so that each is there as soon as it can be.
-void TextToImage::hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents,
-                           RunMeter& meter, const RunEvents& events) {
-  for (int64_t i = 0; i < latents.shape()[0]; ++i) {
-    Picture out{.index = first + i,
-                .batch = r.first().batch,
-                .batch_first = first,
+void TextToImage::hand_out(std::span<const ResolvedTextToImage> requests,
+                           std::span<const JoinedPicture> pictures, const Batch& batch,
+                           RunSetup& run) {
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    Picture out{.request = pictures[i].request,
+                .index = pictures[i].index,
+                .batch = batch.pictures,
+                .batch_first = pictures[0].index,
                 .pixels = {},
-                .latents = image_at(latents, i).clone()};
-    finish(r, out, r.request.count, meter);
-    if (events.picture) events.picture(std::move(out));
+                .latents = image_at(batch.latents, static_cast<int64_t>(i)).clone()};
+    const ResolvedTextToImage& r = requests[out.request];
+    const auto show = [&](double share) {
+      run.meter.show(Stage::decoding, (static_cast<double>(made_) + share) / run.count);
+      return true;
+    };
+    if (r.request.pixels) show(0), out.pixels = pixels_of(r, stacked({out.latents}), show);
+    if (run.events.picture) run.events.picture(std::move(out));
     ++made_;
-    if (r.request.pixels)
-      meter.show(Stage::decoding,
-                 static_cast<double>(made_) / static_cast<double>(r.request.count));
+    if (r.request.pixels) show(0);
   }
-}
-
-void TextToImage::finish(const ResolvedTextToImage& r, Picture& picture, int64_t count,
-                         RunMeter& meter) {
-  if (!r.request.pixels) return;
-  const auto show = [&](double share) {
-    meter.show(Stage::decoding, (static_cast<double>(made_) + share) / static_cast<double>(count));
-    return true;
-  };
-  show(0);
-  picture.pixels = pixels_of(r, stacked({picture.latents}), show);
 }
 
 // The latents of the first batch of those that are left, through all passes.
 Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
-                            const ImageRange& left, RunMeter& meter, RunReport& report) {
+                            const ImageRange& left, RunSetup& run) {
   const int64_t first = left.first, images = std::min(r.first().batch, left.end - first);
-  const auto count = static_cast<double>(r.request.count);
   const double all = work_.of_passes();
   Tensor latents;
   double before = 0;                    // work that is done, for a picture
   const auto show = [&](double work) {  // and so much more, of all of them
     const double done = (static_cast<double>(images) * before + work) / all;
-    meter.show(Stage::sampling, (static_cast<double>(made_) + done) / count);
+    run.meter.show(Stage::sampling, (static_cast<double>(made_) + done) / run.count);
   };
-  report.steps = report.evaluations = 0;
+  run.report.steps = run.report.evaluations = 0;
   for (size_t i = 0; i < r.passes.size(); ++i) {
     const RunPass& pass = r.passes[i];
     RunInputs in = inputs[i];
@@ -405,10 +394,11 @@ Tensor TextToImage::sampled(const ResolvedTextToImage& r, const std::vector<RunI
     }
     if (policy_.one_by_one) pipeline_of(r.passes[i]).release();
     before += work.of_steps(), latents = out.samples;
-    report.steps += out.steps;
-    report.evaluations += out.evaluations;
+    run.report.steps += out.steps;
+    run.report.evaluations += out.evaluations;
   }
-  meter.show(Stage::sampling, static_cast<double>(made_ + images) / count);  // the last step's time
+  // the last step's time
+  run.meter.show(Stage::sampling, static_cast<double>(made_ + images) / run.count);
   if (policy_.denoiser_leaves && first + images >= r.request.count) release_denoisers();
   return latents.rows(0, images);
 }
@@ -433,68 +423,47 @@ bool TextToImage::take_less(ResolvedTextToImage& r) {
   return true;
 }
 
-Tensor TextToImage::sampled_in_memory(ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
-                                      const ImageRange& left, RunMeter& meter, RunReport& report) {
-  for (;;) {
+// Where memory is short there may be fewer at a time.
+void TextToImage::make(std::span<const ResolvedTextToImage> requests,
+                       std::span<const JoinedPicture> pictures, const Sample& sample,
+                       RunSetup& run) {
+  while (!pictures.empty()) {
+    Batch batch;
     try {
-      return sampled(r, inputs, left, meter, report);
+      batch = sample(pictures);
     } catch (const OutOfMemory&) {
-      if (!take_less(r)) throw;
+      if (!take_less(run.r)) throw;
+      continue;
     } catch (const NotFinite& e) {
-      if (r.loras.empty() && r.refiner_loras.empty()) throw;
-      explain_loss(r, e.what());
+      if (run.r.loras.empty() && run.r.refiner_loras.empty()) throw;
+      explain_loss(run.r, e.what());
     }
+    const auto made = static_cast<size_t>(batch.latents.shape()[0]);
+    hand_out(requests, pictures.first(made), batch, run);
+    pictures = pictures.subspan(made);
   }
 }
 
-// Where memory is short there may be fewer at a time; the last batch of a range is filled up as
-// that of a request is, and what fills it is not handed out.
-void TextToImage::make(ResolvedTextToImage& r, const ImageRange& images,
-                       const std::vector<RunInputs>& inputs, RunMeter& meter,
-                       const RunEvents& events, RunReport& report) {
-  for (int64_t at = images.first; at < images.end;) {
-    const Tensor latents = sampled_in_memory(r, inputs, {at, images.end}, meter, report);
-    hand_out(r, at, latents, meter, events);
-    at += latents.shape()[0];
-  }
-}
-
+// The last batch of a range is filled up as that of a request is, and what fills it is not handed
+// out.
 RunReport TextToImage::run(const ResolvedTextToImage& asked, const RunEvents& events,
                            const NextImages& next) {
+  for (const std::string& note : asked.notes)
+    if (events.tell) events.tell(note);
   ResolvedTextToImage r = asked;
-  if (r.free_batch() && context_.device->on_host())
-    r.set_batch(equal_batch(r.request.count, std::min(r.first().batch, batch_on_host)));
-  tell_ = events.tell, step_ = events.step;
-  take_tiling(r.request.tiling);
-  const std::string slow = slow_dtype_text(pipeline_.dtype_of(r.first()), *context_.device);
-  if (tell_ && !slow.empty()) tell_("warning: " + slow);
-  for (const std::string& note : r.notes)
-    if (tell_) tell_(note);
-  const DefaultNoise& noise = r.first().noise;
-  work_ = run_work(parts_, r);
-  RunMeter meter(work_.of_run(r.request.count, r.request.init.has_value()), events.progress);
-  hooks_->poll = [&meter] { meter.poll(); };
-  const std::shared_ptr<void> polled(nullptr, [this](void*) { hooks_->poll = {}; });
-  apply_loras(r);
-  const RunMemory memory = planned(r);
-  policy_ = memory.policy;
-  if (events.planned) events.planned(memory);
-  context_.memory->restart_peak();
-  const std::vector<RunInputs> inputs = prepared(r, meter, events);
-  RunReport out{.ran = {},
-                .start_noise = noise.source,
-                .step_noise = noise.steps.empty() ? noise.source : noise.steps};
-  made_ = 0;
-  if (!next) make(r, {0, r.request.count}, inputs, meter, events, out);
-  for (ImageRange now; next && !(now = next(r.first().batch)).empty();)
-    make(r, now, inputs, meter, events, out);
-  out.ran = ran(r);
-  out.planned_bytes = memory.peak();
-  out.peak_bytes = context_.memory->peak() + context_.device->driver_memory().now;
-  out.text_seconds = meter.seconds(Stage::text);
-  out.sampling_seconds = meter.seconds(Stage::sampling);
-  out.decoding_seconds = meter.seconds(Stage::decoding);
-  return out;
+  RunSetup setup(*this, r, events);
+  const std::vector<RunInputs> inputs = prepared(r, setup.meter, tell_);
+  const auto make_all = [&](const ImageRange& images) {
+    std::vector<JoinedPicture> all;
+    for (int64_t i = images.first; i < images.end; ++i) all.push_back({0, i});
+    const auto sample = [&](std::span<const JoinedPicture> left) {
+      return Batch{sampled(r, inputs, {left[0].index, images.end}, setup), r.first().batch};
+    };
+    make({&asked, 1}, all, sample, setup);
+  };
+  if (!next) make_all({0, r.request.count});
+  for (ImageRange now; next && !(now = next(r.first().batch)).empty();) make_all(now);
+  return setup.reported(*this);
 }
 
 }  // namespace ebb

@@ -99,10 +99,11 @@ struct RunEvents {
 };
 
 struct RunReport {
-  GenerateOptions ran;                        // with what took the place of `auto`
-  int64_t steps = 0, evaluations = 0;         // of the denoiser, an image
-  std::string start_noise, step_noise;        // the sources
-  int64_t planned_bytes = 0, peak_bytes = 0;  // of the device's memory, at most, with the driver's
+  GenerateOptions ran;                  // with what took the place of `auto`
+  int64_t steps = 0, evaluations = 0;   // of the denoiser, an image
+  std::string start_noise, step_noise;  // the sources
+  int64_t planned_bytes = 0;            // of the device's memory, at most, with the driver's
+  int64_t peak_bytes = 0;               // likewise, measured where RunEvents::planned is asked for
   double text_seconds = 0, sampling_seconds = 0, decoding_seconds = 0;
 };
 
@@ -158,29 +159,31 @@ class TextToImage {
   using NextImages = std::function<ImageRange(int64_t most)>;
   RunReport run(const ResolvedTextToImage& r, const RunEvents& events = {},
                 const NextImages& next = {});
-  // Whether pictures of both can be in one batch: all is the same but prompts, seeds, numbers of
-  // pictures and the pictures to start from and of control networks, and of those the sizes are.
-  // Runs nothing. Throws Error.
-  bool can_join(const ResolvedTextToImage& a, const ResolvedTextToImage& b);
+  // Whether pictures of another request can be in one batch with those of `lead`: all is the same
+  // but prompts, seeds, numbers of pictures and the pictures to start from and of control networks,
+  // and of those the sizes are. Runs nothing, and holds until something runs. Throws Error.
+  using Joins = std::function<bool(const ResolvedTextToImage& other)>;
+  Joins joins(ResolvedTextToImage lead);
   // Runs of requests that can be joined, in batches of any of their pictures: as many as `next`
   // gives at a time, which is asked for at most as many as memory allows and ends the run with
-  // none. Each has the noise that it has alone. Throws Error, also where memory runs out in the
-  // middle; what was handed out before stays good.
+  // none. Each has the noise that it has alone. Where memory runs out, as run(). Throws Error; what
+  // was handed out before stays good.
   using NextJoined = std::function<std::vector<JoinedPicture>(int64_t most)>;
-  void run_joined(std::span<const ResolvedTextToImage> requests, const JoinedEvents& events,
-                  const NextJoined& next);
+  RunReport run_joined(std::span<const ResolvedTextToImage> requests, const JoinedEvents& events,
+                       const NextJoined& next);
   const Context& context() const { return context_; }
   int64_t limit() const;  // bytes of the device that a run may take
 
  private:
+  using Tell = std::function<void(const std::string&)>;
+  struct RunSetup;
   void apply_loras(const ResolvedTextToImage& r);
   // Throws Error: that of a run whose numbers are lost, and what LoRAs have to do with it.
   [[noreturn]] void explain_loss(const ResolvedTextToImage& r, const std::string& error) const;
   // `sketch`: nothing runs, values are zeros; it gets what image encoders need.
-  RunConditions encoded(const ResolvedTextToImage& r, const RunPass& pass, const RunEvents& events,
+  RunConditions encoded(const ResolvedTextToImage& r, const RunPass& pass, const Tell& tell,
                         std::vector<PlanNeeds>* sketch = nullptr);
-  std::vector<RunInputs> prepared(const ResolvedTextToImage& r, RunMeter& meter,
-                                  const RunEvents& events);
+  std::vector<RunInputs> prepared(const ResolvedTextToImage& r, RunMeter& meter, const Tell& tell);
   Pipeline& pipeline_of(const RunPass& pass) { return pass.refined ? *refiner_ : pipeline_; }
   // Memory: text_to_image_memory.cpp.
   struct Sketch;
@@ -198,7 +201,15 @@ class TextToImage {
                                                                 const Sketch& s, int64_t limit);
   int64_t smallest_peak(const ResolvedTextToImage& r, int64_t limit);
   MemoryChoice measures(const ResolvedTextToImage& r, const Sketch& s);
-  RunMemory fit_batch(ResolvedTextToImage& r, const Sketch& s);
+  RunMemory fit_batch(ResolvedTextToImage& r, const Sketch& s, int64_t limit);
+  // What stages() depends on.
+  struct StagesOf {
+    std::vector<DenoiserOptions> denoisers;
+    std::vector<Shape> shapes;
+    std::vector<double> numbers;
+    bool operator==(const StagesOf&) const = default;
+  };
+  StagesOf stages_of(const ResolvedTextToImage& r, const Sketch& s);
   RunMemory planned(ResolvedTextToImage& r);
   void release();
   std::vector<TextStage*> text_stages() const;
@@ -210,20 +221,23 @@ class TextToImage {
   Tensor decoded(const Tensor& latents, DType dtype,
                  const std::function<void(double)>& progress = {});
   Tensor sampled(const ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
-                 const ImageRange& left, RunMeter& meter, RunReport& report);
+                 const ImageRange& left, RunSetup& run);
   Tensor pixels_of(const ResolvedTextToImage& r, const Tensor& latents,
                    const std::function<bool(double)>& progress);
-  void hand_out(const ResolvedTextToImage& r, int64_t first, const Tensor& latents, RunMeter& meter,
-                const RunEvents& events);
-  // Decodes it, one of `count` of the run.
-  void finish(const ResolvedTextToImage& r, Picture& picture, int64_t count, RunMeter& meter);
+  // Pictures that were made together.
+  struct Batch {
+    Tensor latents;
+    int64_t pictures;  // with those that fill it up
+  };
+  void hand_out(std::span<const ResolvedTextToImage> requests,
+                std::span<const JoinedPicture> pictures, const Batch& batch, RunSetup& run);
   ResolvedTextToImage batch_of(std::span<const ResolvedTextToImage> requests,
                                std::span<const JoinedPicture> pictures) const;
-  void make(ResolvedTextToImage& r, const ImageRange& images, const std::vector<RunInputs>& inputs,
-            RunMeter& meter, const RunEvents& events, RunReport& report);
+  // Of the first ones of those that are left, as many as are made at a time.
+  using Sample = std::function<Batch(std::span<const JoinedPicture> left)>;
+  void make(std::span<const ResolvedTextToImage> requests, std::span<const JoinedPicture> pictures,
+            const Sample& sample, RunSetup& run);
   bool take_less(ResolvedTextToImage& r);
-  Tensor sampled_in_memory(ResolvedTextToImage& r, const std::vector<RunInputs>& inputs,
-                           const ImageRange& left, RunMeter& meter, RunReport& report);
 
   CheckpointParts parts_;
   // What the context's copies, which plans have, ask of the request that runs.
@@ -234,6 +248,7 @@ class TextToImage {
   static Context hooked(const std::shared_ptr<Hooks>& hooks, Context c);
   std::shared_ptr<Hooks> hooks_ = std::make_shared<Hooks>();
   Context context_;
+  int64_t driver_bytes_;  // when the device was opened
   TextToImageOptions options_;
   std::shared_ptr<const text::ClipVocabulary> vocabulary_;
   Pipeline pipeline_;
@@ -260,9 +275,16 @@ class TextToImage {
   int64_t made_ = 0;  // pictures, by this one
   MemoryPolicy policy_;
   RunWork work_;
-  std::function<void(const std::string&)> tell_;
+  KnownFlops flops_;
+  Tell tell_;
   std::function<void(const StepView&)> step_;
   CircularAxes tiling_;
+  // Of the last run that was planned, if it took no measures.
+  struct Planned {
+    StagesOf of;
+    RunMemory memory;
+  };
+  std::optional<Planned> planned_;
 };
 
 }  // namespace ebb

@@ -90,8 +90,9 @@ RunReport run_on(std::span<const std::unique_ptr<TextToImage>> devices,
   for (RunPass& pass : r.passes) pass.request.dtype = devices[0]->dtype_of(pass);
   std::vector<Context> contexts;
   for (const auto& d : devices) contexts.push_back(d->context());
+  KnownFlops flops;
   const StageWork work =
-      run_work(devices[0]->parts(), r).of_run(r.request.count, r.request.init.has_value());
+      run_work(devices[0]->parts(), r, flops).of_run(r.request.count, r.request.init.has_value());
   SharedEvents shared(events, work, devices.size());
   ImageQueue queue(r.request.count, r.first().batch, devices.size());
   std::vector<RunReport> reports(devices.size());

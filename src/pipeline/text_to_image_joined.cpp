@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "pipeline/decoder.h"
 #include "pipeline/joined_inputs.h"
+#include "pipeline/run_setup.h"
 #include "pipeline/run_start.h"
 #include "pipeline/text_to_image_sketch.h"
 
@@ -49,16 +50,23 @@ bool same_hires(const std::optional<Hires>& a, const std::optional<Hires>& b) {
 
 }  // namespace
 
-bool TextToImage::can_join(const ResolvedTextToImage& a, const ResolvedTextToImage& b) {
-  if (!std::ranges::equal(a.passes, b.passes, same_passes) || !same_loras(a.loras, b.loras) ||
-      !same_loras(a.refiner_loras, b.refiner_loras) ||
-      !same_hires(a.request.hires, b.request.hires) || a.request.pixels != b.request.pixels)
-    return false;
-  for (const ResolvedTextToImage* r : {&a, &b})
-    if (r->request.count > 1 && !noise_is_by_image(r->first())) return false;
-  take_tiling(a.request.tiling);
-  const Sketch first = sketch(a), second = sketch(b);
-  return std::ranges::equal(first.inputs, second.inputs, ebb::can_join);
+TextToImage::Joins TextToImage::joins(ResolvedTextToImage lead) {
+  const auto first = std::make_shared<const ResolvedTextToImage>(std::move(lead));
+  std::optional<Sketch> of_lead;  // once one is asked about that is not unlike it at first sight
+  return [this, first, of_lead](const ResolvedTextToImage& other) mutable {
+    const ResolvedTextToImage& lead = *first;
+    if (!std::ranges::equal(lead.passes, other.passes, same_passes) ||
+        !same_loras(lead.loras, other.loras) ||
+        !same_loras(lead.refiner_loras, other.refiner_loras) ||
+        !same_hires(lead.request.hires, other.request.hires) ||
+        lead.request.pixels != other.request.pixels)
+      return false;
+    for (const ResolvedTextToImage* r : {&lead, &other})
+      if (r->request.count > 1 && !noise_is_by_image(r->first())) return false;
+    take_tiling(lead.request.tiling);
+    if (!of_lead) of_lead = sketch(lead);
+    return std::ranges::equal(of_lead->inputs, sketch(other).inputs, ebb::can_join);
+  };
 }
 
 // As one request, whose pictures have noise of their own keys.
@@ -80,51 +88,44 @@ ResolvedTextToImage TextToImage::batch_of(std::span<const ResolvedTextToImage> r
   return out;
 }
 
-void TextToImage::run_joined(std::span<const ResolvedTextToImage> requests,
-                             const JoinedEvents& events, const NextJoined& next) {
+RunReport TextToImage::run_joined(std::span<const ResolvedTextToImage> requests,
+                                  const JoinedEvents& events, const NextJoined& next) {
+  const auto tell_of = [&](size_t i) {
+    return Tell([&, i](const std::string& text) {
+      if (events.tell) events.tell(i, text);
+    });
+  };
   std::vector<JoinedPicture> now;
+  for (size_t i = 0; i < requests.size(); ++i)
+    for (const std::string& note : requests[i].notes) tell_of(i)(note);
   for (size_t i = 0; i < requests.size(); ++i)
     for (int64_t k = 0; k < requests[i].request.count; ++k) now.push_back({i, k});
   ResolvedTextToImage r = batch_of(requests, now);
-  tell_ = [&](const std::string& text) {
-    for (size_t i = 0; events.tell && i < requests.size(); ++i) events.tell(i, text);
+  const auto tell_all = [&](const std::string& text) {
+    for (size_t i = 0; i < requests.size(); ++i) tell_of(i)(text);
   };
-  step_ = events.step;
-  for (size_t i = 0; events.tell && i < requests.size(); ++i)
-    for (const std::string& note : requests[i].notes) events.tell(i, note);
-  take_tiling(r.request.tiling);
-  work_ = run_work(parts_, r);
-  RunMeter meter(work_.of_run(r.request.count, r.request.init.has_value()), events.progress);
-  hooks_->poll = [&meter] { meter.poll(); };
-  const std::shared_ptr<void> polled(nullptr, [this](void*) { hooks_->poll = {}; });
-  apply_loras(r);
-  policy_ = planned(r).policy;
+  RunSetup setup(*this, r,
+                 {.progress = events.progress,
+                  .picture = events.picture,
+                  .step = events.step,
+                  .tell = tell_all});
   std::vector<std::vector<RunInputs>> inputs;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    RunEvents own;
-    if (events.tell) own.tell = [&, i](const std::string& text) { events.tell(i, text); };
-    inputs.push_back(prepared(requests[i], meter, own));
-  }
-  RunReport report;
-  for (made_ = 0; !(now = next(r.first().batch)).empty();) {
-    const ResolvedTextToImage batch = batch_of(requests, now);
+  for (size_t i = 0; i < requests.size(); ++i)
+    inputs.push_back(prepared(requests[i], setup.meter, tell_of(i)));
+  const auto sample = [&](std::span<const JoinedPicture> left) {
+    const auto most = static_cast<size_t>(r.first().batch);
+    const std::span<const JoinedPicture> some = left.first(std::min(most, left.size()));
     std::vector<RunInputs> rows;
     for (size_t pass = 0; pass < r.passes.size(); ++pass) {
       std::vector<const RunInputs*> of;
-      for (const JoinedPicture& p : now) of.push_back(&inputs[p.request][pass]);
+      for (const JoinedPicture& p : some) of.push_back(&inputs[p.request][pass]);
       rows.push_back(joined(of));
     }
-    const Tensor latents = sampled(batch, rows, {0, std::ssize(now)}, meter, report);
-    for (size_t i = 0; i < now.size(); ++i, ++made_) {
-      Picture out{.request = now[i].request,
-                  .index = now[i].index,
-                  .batch = std::ssize(now),
-                  .pixels = {},
-                  .latents = image_at(latents, static_cast<int64_t>(i)).clone()};
-      finish(requests[out.request], out, batch.request.count, meter);
-      events.picture(std::move(out));
-    }
-  }
+    const int64_t pictures = std::ssize(some);
+    return Batch{sampled(batch_of(requests, some), rows, {0, pictures}, setup), pictures};
+  };
+  while (!(now = next(r.first().batch)).empty()) make(requests, now, sample, setup);
+  return setup.reported(*this);
 }
 
 }  // namespace ebb

@@ -267,8 +267,7 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     denoisers.emplace_back(pipeline_of(r.passes[i]).needs(r.passes[i].request, in),
                            policy.one_by_one);
   }
-  const int64_t driver = context_.device->driver_memory().first;
-  DeviceModel device(context_.memory->used() + driver);
+  DeviceModel device(context_.memory->used() + driver_bytes_);
   text_stage(device, s, policy);
   PixelModel pixels(*this, device, dtype, policy);
   pixels.run(s.prepare);
@@ -277,7 +276,7 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     device.begin("sampling");
     denoisers[i].run(device, [&] { pixels.preview(r.passes[i].request.sample); });
   }
-  if (!r.request.pixels) return with_driver(std::move(device).stages(), driver);
+  if (!r.request.pixels) return with_driver(std::move(device).stages(), driver_bytes_);
   if (policy.denoiser_leaves && !policy.one_by_one && r.request.count <= r.first().batch)
     for (const PassModel& denoiser : denoisers) denoiser.leave(device);
   device.begin(stage_of(PixelWork::Kind::decode));
@@ -286,7 +285,32 @@ std::vector<StageMemory> TextToImage::stages(const ResolvedTextToImage& r, const
     device.begin(stage_of(PixelWork::Kind::enlarge));
     pixels.enlarge(s.pixels, r.request.upscale);
   }
-  return with_driver(std::move(device).stages(), driver);
+  return with_driver(std::move(device).stages(), driver_bytes_);
+}
+
+// With the bytes that are taken: what else lies on the device is the same then.
+TextToImage::StagesOf TextToImage::stages_of(const ResolvedTextToImage& r, const Sketch& s) {
+  StagesOf out{.shapes = {s.latents, s.pixels}};
+  const auto add = [&](auto number) { out.numbers.push_back(static_cast<double>(number)); };
+  add(context_.memory->used()), add(r.request.pixels), add(r.request.upscale);
+  add(r.request.count <= r.first().batch);
+  add(step_ ? preview_decoder_.use_count() : 0);
+  for (const PlanNeeds& n : s.images) add(n.bytes());
+  const auto add_pixels = [&](const std::vector<PixelWork>& all) {
+    add(all.size());
+    for (const PixelWork& w : all)
+      add(static_cast<int>(w.kind)), add(w.scale), out.shapes.push_back(w.shape);
+  };
+  add_pixels(s.prepare);
+  for (size_t i = 0; i < r.passes.size(); ++i) {
+    add_pixels(s.begins[i]);
+    const Pipeline& pipeline = pipeline_of(r.passes[i]);
+    add(pipeline.model().weights ? pipeline.model().weights->version() : 0);
+    std::ranges::move(pipeline.plans_of(r.passes[i].request, s.inputs[i]),
+                      std::back_inserter(out.denoisers));
+  }
+  for (const TextStage* stage : text_stages()) add(stage->plans()), add(stage->weights_version());
+  return out;
 }
 
 // Plans hold some memory as soon as they are there.
@@ -382,7 +406,7 @@ MemoryChoice TextToImage::measures(const ResolvedTextToImage& r, const Sketch& s
 }
 
 // Where not as many pictures at a time fit as were meant. Batches are as equal as can be.
-RunMemory TextToImage::fit_batch(ResolvedTextToImage& r, const Sketch& s) {
+RunMemory TextToImage::fit_batch(ResolvedTextToImage& r, const Sketch& s, int64_t limit) {
   const int64_t meant = r.first().batch;
   const auto change_to = [&](int64_t pictures) {
     if (pictures != r.first().batch) drop_plans(r, s);
@@ -390,16 +414,16 @@ RunMemory TextToImage::fit_batch(ResolvedTextToImage& r, const Sketch& s) {
   };
   change_to(1);
   const MemoryPolicy policy =
-      choose_memory(measures(r, s), limit(), options_.memory > 0 ? "--memory" : "what is free")
+      choose_memory(measures(r, s), limit, options_.memory > 0 ? "--memory" : "what is free")
           .policy;
   const auto memory = [&](int64_t pictures) {
     change_to(pictures);
     return RunMemory{.policy = policy, .stages = stages(r, s, policy)};
   };
   const int64_t most =
-      memory(meant).peak() <= limit()
+      memory(meant).peak() <= limit
           ? meant
-          : largest_batch(meant, limit(), [&](int64_t n) { return memory(n).peak(); });
+          : largest_batch(meant, limit, [&](int64_t n) { return memory(n).peak(); });
   const int64_t equal = equal_batch(r.request.count, most);
   if (tell_ && equal < meant)
     tell_(str("generate: memory is short: makes ", equal, equal == 1 ? " picture" : " pictures",
@@ -407,10 +431,9 @@ RunMemory TextToImage::fit_batch(ResolvedTextToImage& r, const Sketch& s) {
   return memory(equal);
 }
 
-// Of all that is taken, in bytes; the same while LiftedLimit is there.
+// Of all that is taken, in bytes; the same while LiftedLimit is there. It asks the driver.
 int64_t TextToImage::limit() const {
-  const int64_t device =
-      context_.device->driver_memory().first + context_.memory->used() + context_.free_memory();
+  const int64_t device = driver_bytes_ + context_.memory->used() + context_.free_memory();
   return options_.memory > 0 ? std::min(options_.memory, device) : device;
 }
 
@@ -418,11 +441,18 @@ int64_t TextToImage::limit() const {
 RunMemory TextToImage::planned(ResolvedTextToImage& r) {
   const LiftedLimit lifted(options_.memory > 0 ? context_.memory.get() : nullptr);
   const Sketch s = sketch(r);
+  const int64_t most = limit();
+  StagesOf of = stages_of(r, s);
+  if (planned_ && planned_->of == of && planned_->memory.peak() <= most) return planned_->memory;
+  planned_.reset();
   const MemoryChoice choice = measures(r, s);
-  RunMemory memory = first_memory(choice, limit(), [this] { release(); });
-  if (memory.peak() <= limit()) return memory;
-  if (r.free_batch()) return fit_batch(r, s);
-  return choose_memory(choice, limit(), options_.memory > 0 ? "--memory" : "what is free");
+  RunMemory memory = first_memory(choice, most, [this] { release(); });
+  if (memory.peak() <= most) {
+    planned_ = {std::move(of), memory};
+    return memory;
+  }
+  if (r.free_batch()) return fit_batch(r, s, most);
+  return choose_memory(choice, most, options_.memory > 0 ? "--memory" : "what is free");
 }
 
 }  // namespace ebb

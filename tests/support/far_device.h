@@ -24,6 +24,7 @@ class FarDevice final : public Device {
   bool fast_in(DType dtype) const override { return dtype == fast || dtype == DType::f32; }
   int64_t free_memory() const override {
     require(lost.empty(), lost);
+    ++asked;
     return free_;
   }
   DriverMemory driver_memory() const override { return driver; }
@@ -83,6 +84,7 @@ class FarDevice final : public Device {
   int64_t sent = 0;             // bytes copied from the host
   int transfers = 0;            // copies from the host
   int captures = 0, launches = 0;
+  mutable int asked = 0;             // for free memory
   std::string fault;                 // what the next wait fails with, once
   std::string short_of;              // the same, for want of memory
   std::string lost;                  // what all that concerns its memory fails with

@@ -22,6 +22,8 @@ struct MadePicture {
   std::map<std::string, std::string> text;  // what is written into it
   uint64_t seed = 0;
   int64_t batch = 1;  // pictures of other jobs that were made together with it, and itself
+  // Makes `pixels` and `text`, on whichever thread encodes it; empty: they are there.
+  std::function<void(MadePicture&)> complete = {};
 };
 
 // What an engine tells of the job that it runs.
@@ -35,6 +37,8 @@ class JobEvents {
   virtual void picture(MadePicture picture) = 0;
   virtual void warn(const std::string& text) = 0;
   virtual void model(const std::string& name, bool ready) = 0;
+  // That runs behind it, as far as is known by now; null: none.
+  virtual std::shared_ptr<const Job> next() { return nullptr; }
 };
 
 // What a job would take of the device's memory at most, and what there is for it.
@@ -75,6 +79,8 @@ Tensor resized(const Tensor& image, const UpscaleSettings& s);
 // Its size, with `scale` or in place of it. Throws HttpFault 422 for settings that no request may
 // have, and pictures that would be too large on the way.
 std::pair<int64_t, int64_t> upscaled_size(const Tensor& image, const UpscaleSettings& s);
+// The settings of a job, with those that were left open.
+cli::GenerateFlags settled(const Job& job);
 // Of the settings' file, as it is told to clients.
 std::string shown_model(const Job& job);
 

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <thread>
 
-#include "apps/cli/generate_request.h"
 #include "apps/cli/picture_output.h"
 #include "apps/cli/settings_file.h"
 #include "apps/server/batch.h"
@@ -84,12 +83,6 @@ std::map<std::string, std::string> texts_of(const cli::GenerateFlags& o, const S
           {"parameters", infotext(t)},
           {std::string(cli::settings_keyword),
            cli::settings_json(plain.settings(false), plain.diffusion, index, {})}};
-}
-
-cli::GenerateFlags settled(const Job& job) {
-  cli::GenerateFlags out = job.spec.flags;
-  cli::settle(out, [&](std::string_view f) { return job.spec.given.contains(f); });
-  return out;
 }
 
 // What it would take of a device's memory.

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <list>
+#include <future>
+#include <map>
+#include <mutex>
 
 #include "apps/cli/generate_request.h"
 #include "apps/cli/picture_texts.h"
@@ -95,16 +97,13 @@ class PipelineEngine final : public Engine {
   void run(const Job& job, int64_t first, JobEvents& events) override {
     if (!context_) context_ = cli::open_device(device_);
     if (job.spec.kind == JobKind::upscale) return upscale(job, events);
-    const cli::GenerateFlags o = settled(job);
-    const TextToImageRequest request = cli::request_of(o);
-    load(o, job, events);
-    const ResolvedTextToImage resolved = pipeline_->resolve(request);
-    for (const std::string& w : resolved.warnings) events.warn(w);
-    Position at{.next = first, .count = request.count};
+    const Ready ready = loaded(job, events);
+    for (const std::string& w : ready->request.warnings) events.warn(w);
+    Position at{.next = first, .count = ready->request.request.count};
     while (at.next < at.count) {
       at.makes = false;
       try {
-        generate(o, resolved, at, events);
+        generate(ready, at, events);
       } catch (const Cancelled&) {
         if (!job.skip.exchange(false) || job.cancel) throw;
         at.skips = !at.makes;
@@ -139,27 +138,25 @@ class PipelineEngine final : public Engine {
     const cli::GenerateFlags o = settled(job);
     const std::string key = batch_key(o, job);
     if (key.empty() || key_of(o) != key_) return {};
-    return [this, key, o](const Job& other) {
+    return [this, key, o, &job, joins = TextToImage::Joins()](const Job& other) mutable {
       const cli::GenerateFlags b = settled(other);
-      return key == batch_key(b, other) &&
-             pipeline_->can_join(pipeline_->resolve(cli::request_of(o)),
-                                 pipeline_->resolve(cli::request_of(b)));
+      if (key != batch_key(b, other)) return false;
+      if (!joins) joins = pipeline_->joins(ready(job, o)->request);
+      return joins(ready(other, b)->request);
     };
   }
 
   void run_batch(std::span<BatchMember> members) override {
-    std::vector<JoinedJob> jobs;
+    std::vector<Ready> jobs;
     std::vector<ResolvedTextToImage> requests;
     for (const BatchMember& m : members) {
-      const cli::GenerateFlags o = settled(*m.job);
-      requests.push_back(pipeline_->resolve(cli::request_of(o)));
-      const ResolvedTextToImage& r = requests.back();
-      for (const std::string& w : r.warnings) m.events->warn(w);
-      jobs.push_back({o, without_folders(o), hashes_of(o), lora_hashes(r)});
+      jobs.push_back(ready(*m.job, settled(*m.job)));
+      requests.push_back(jobs.back()->request);
+      for (const std::string& w : requests.back().warnings) m.events->warn(w);
     }
+    ready_.clear(), next_ = {};
     BatchRun run(members);
-    const GenerateOptions ran = pipeline_->ran(requests[0]);
-    JobProgress p{.steps = ran.steps};
+    JobProgress p{.steps = jobs[0]->ran.steps};
     JoinedEvents events;
     events.progress = [&](const RunProgress& now) {
       p.share = now.of_run, p.seconds_left = now.seconds_left;
@@ -167,13 +164,14 @@ class PipelineEngine final : public Engine {
     };
     events.step = [&](const StepView& s) {
       p.step = s.step, p.steps = s.steps;
+      prepare_next(*members[0].events);
       const std::vector<size_t> wanted = s.step < s.steps ? run.previews() : std::vector<size_t>();
       for (const size_t i : wanted)
         show(requests[0], s, static_cast<int64_t>(i), *members[run.slots()[i].member].events);
     };
     size_t slot = 0;  // of the next picture
     events.picture = [&](const Picture& made) {
-      run.picture(slot++, made_of(jobs[made.request], requests[made.request], made));
+      run.picture(slot++, made_of(jobs[made.request], made, true));
     };
     events.tell = [&](size_t i, const std::string& text) { members[i].events->warn(text); };
     pipeline_->run_joined(requests, events, [&](int64_t most) {
@@ -185,32 +183,83 @@ class PipelineEngine final : public Engine {
   }
 
   void release() override {
-    preview_ = {};
+    preview_ = {}, next_ = {};
+    ready_.clear();
     pipeline_.reset(), upscaler_.reset();
     key_.clear(), loaded_.clear();
   }
   std::string loaded() const override { return loaded_; }
 
  private:
-  // What is told of a job's pictures beside them.
-  struct JoinedJob {
+  // A job as it will run, and what is told of its pictures beside them.
+  struct ReadyJob {
     cli::GenerateFlags flags, shown;
+    ResolvedTextToImage request;
+    GenerateOptions ran;
     cli::HashTexts hashes;
     std::vector<std::string> loras;
   };
-  // As if it had been made alone, but for the size of its batch.
-  MadePicture made_of(const JoinedJob& job, const ResolvedTextToImage& r, const Picture& made) {
-    Picture alone = made;
-    alone.batch = 1, alone.batch_first = made.index;
-    auto text = cli::picture_texts({job.shown, r, pipeline_->ran(r), alone, job.hashes, job.loras});
-    text["parameters"] += str(", Batch size: ", made.batch);
-    return {made.index, picture_bytes(made.pixels, job.flags.generate.dialect), std::move(text),
-            uint64_t{seed_of_picture(r.first(), job.flags.first_image + made.index)}, made.batch};
+  using Ready = std::shared_ptr<const ReadyJob>;
+
+  // By the model that is loaded; any thread.
+  Ready ready_of(const cli::GenerateFlags& o, const TextToImageRequest& request) {
+    ResolvedTextToImage r = pipeline_->resolve(request);
+    GenerateOptions ran = pipeline_->ran(r);
+    std::vector<std::string> loras = lora_hashes(r);
+    return std::make_shared<ReadyJob>(ReadyJob{o, without_folders(o), std::move(r), std::move(ran),
+                                               hashes_of(o), std::move(loras)});
   }
 
-  static cli::GenerateFlags settled(const Job& job) {
-    cli::GenerateFlags out = job.spec.flags;
-    cli::settle(out, [&](std::string_view f) { return job.spec.given.contains(f); });
+  // Once, until something runs.
+  Ready ready(const Job& job, const cli::GenerateFlags& o) {
+    Ready& out = ready_[job.file];
+    if (!out && next_.file == job.file) out = std::exchange(next_, {}).job.get();
+    if (!out) out = ready_of(o, cli::request_of(o));
+    return out;
+  }
+
+  // Begins what the next job needs no device for. One of several start pictures is several runs.
+  void prepare_next(JobEvents& events) {
+    if (next_.job.valid()) return;
+    const std::shared_ptr<const Job> next = events.next();
+    if (!next || next->spec.kind != JobKind::generate || !next->spec.more_inits.empty()) return;
+    next_ = {next->file, std::async(std::launch::async, [this, next]() -> Ready {
+               const cli::GenerateFlags o = settled(*next);
+               return key_of(o) == key_ ? ready_of(o, cli::request_of(o)) : nullptr;
+             })};
+  }
+
+  // Loads its model. One that cannot be asked for leaves the one that is loaded.
+  Ready loaded(const Job& job, JobEvents& events) {
+    const cli::GenerateFlags o = settled(job);
+    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
+    Ready out;
+    if (pipeline_ && key_of(o) == key_) {
+      out = ready(job, o);
+    } else {
+      const TextToImageRequest request = cli::request_of(o);
+      load(o, job, events);
+      out = ready_of(o, request);
+    }
+    ready_.clear(), next_ = {};
+    return out;
+  }
+
+  // `joined` with pictures of other jobs: as if it had been made alone, but for the size of its
+  // batch.
+  static MadePicture made_of(const Ready& job, Picture made, bool joined) {
+    MadePicture out{.index = made.index,
+                    .seed = uint64_t{seed_of_picture(job->request.first(),
+                                                     job->flags.first_image + made.index)},
+                    .batch = joined ? made.batch : 1};
+    made.latents = {};
+    if (joined) made.batch = 1, made.batch_first = made.index;
+    out.complete = [job, made = std::move(made), joined](MadePicture& p) {
+      p.pixels = picture_bytes(made.pixels, job->flags.generate.dialect);
+      p.text =
+          cli::picture_texts({job->shown, job->request, job->ran, made, job->hashes, job->loras});
+      if (joined) p.text["parameters"] += str(", Batch size: ", p.batch);
+    };
     return out;
   }
 
@@ -222,14 +271,11 @@ class PipelineEngine final : public Engine {
   }
 
   void load(const cli::GenerateFlags& o, const Job& job, JobEvents& events) {
-    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
-    const std::string key = key_of(o);
-    if (pipeline_ && key == key_) return;
     events.model(shown_model(job), false);
     CheckpointParts parts = cli::parts_of(o);  // the one before stays good where this throws
     release();
     pipeline_ = pipeline_of(o, std::move(parts));
-    key_ = key, loaded_ = shown_model(job);
+    key_ = key_of(o), loaded_ = shown_model(job);
     events.model(loaded_, true);
   }
 
@@ -240,23 +286,27 @@ class PipelineEngine final : public Engine {
     return out;
   }
 
-  static std::vector<std::string> lora_hashes(const ResolvedTextToImage& r) {
-    std::list<FileHash> hashes;
-    for (const auto* uses : {&r.loras, &r.refiner_loras})
-      for (const adapters::AdapterUse& use : *uses)
-        hashes.emplace_back(use.file->path(), HashOf::tensors);
+  // Files that were hashed before are not looked for in the cache on disk again.
+  std::vector<std::string> lora_hashes(const ResolvedTextToImage& r) {
     std::vector<std::string> out;
-    for (FileHash& h : hashes) out.push_back(h.hex());
+    std::map<std::string, FileHash> hashes;  // beside each other
+    const std::lock_guard lock(hashes_);
+    const auto for_each = [&](const auto& use_file) {
+      for (const auto* uses : {&r.loras, &r.refiner_loras})
+        for (const adapters::AdapterUse& use : *uses) use_file(*use.file);
+    };
+    for_each([&](const adapters::AdapterFile& f) {
+      if (!lora_hashes_.contains(f.identity()))
+        hashes.try_emplace(f.identity(), f.path(), HashOf::tensors);
+    });
+    for (auto& [identity, hash] : hashes) lora_hashes_[identity] = hash.hex();
+    for_each([&](const adapters::AdapterFile& f) { out.push_back(lora_hashes_[f.identity()]); });
     return out;
   }
 
-  void generate(const cli::GenerateFlags& o, const ResolvedTextToImage& r, Position& at,
-                JobEvents& events) {
-    const GenerateOptions ran = pipeline_->ran(r);
-    const cli::GenerateFlags shown = without_folders(o);
-    const cli::HashTexts hashes = hashes_of(o);
-    const std::vector<std::string> loras = lora_hashes(r);
-    JobProgress p{.image = at.next, .images = at.count, .steps = ran.steps};
+  void generate(const Ready& job, Position& at, JobEvents& events) {
+    const ResolvedTextToImage& r = job->request;
+    JobProgress p{.image = at.next, .images = at.count, .steps = job->ran.steps};
     RunEvents run;
     run.progress = [&](const RunProgress& now) {
       p.share = now.of_run, p.seconds_left = now.seconds_left;
@@ -265,16 +315,15 @@ class PipelineEngine final : public Engine {
     };
     run.step = [&](const StepView& s) {
       p.step = s.step, p.steps = s.steps;
+      prepare_next(events);
       if (events.wants_preview() && s.step < s.steps) show(r, s, 0, events);
     };
     run.picture = [&](const Picture& made) {
-      const int64_t image = o.first_image + made.index;
       p.image = std::min(made.index + 1, at.count - 1), p.step = 0;
-      events.picture({made.index, picture_bytes(made.pixels, o.generate.dialect),
-                      cli::picture_texts({shown, r, ran, made, hashes, loras}),
-                      uint64_t{seed_of_picture(r.first(), image)}});
+      events.picture(made_of(job, made, false));
     };
     run.tell = [&](const std::string& text) { events.warn(text); };
+    prepare_next(events);
     pipeline_->run(r, run, [&](int64_t most) { return at.take(most); });
   }
 
@@ -319,6 +368,14 @@ class PipelineEngine final : public Engine {
   Preview preview_;
   std::string key_, loaded_, upscaler_file_;
   std::unique_ptr<Upscaler> upscaler_;
+  std::mutex hashes_;
+  std::map<std::string, std::string> lora_hashes_;  // by AdapterFile::identity()
+  std::map<std::string, Ready> ready_;              // by Job::file
+  struct Next {
+    std::string file = {};  // Job::file
+    std::future<Ready> job = {};
+  };
+  Next next_;  // refers to the others: it ends first
 };
 
 }  // namespace
@@ -362,6 +419,12 @@ Tensor resized(const Tensor& image, const UpscaleSettings& s) {
                        s.upscaler == "nearest" ? io::ResizeFilter::box : io::ResizeFilter::lanczos);
   if (h == height && w == width) return whole;
   return io::crop(whole, (h - height) / 2, (w - width) / 2, height, width);
+}
+
+cli::GenerateFlags settled(const Job& job) {
+  cli::GenerateFlags out = job.spec.flags;
+  cli::settle(out, [&](std::string_view f) { return job.spec.given.contains(f); });
+  return out;
 }
 
 std::string shown_model(const Job& job) { return fs::path(job.spec.flags.model).stem().string(); }

@@ -75,11 +75,12 @@ class Running final : public JobEvents {
   }
   void picture(MadePicture p) override {
     const auto encoding = std::make_shared<Encoding>(service_.queue(), job_);
-    service_.codec().add([&s = service_, encoding, p = std::move(p)] {
+    service_.codec().add([&s = service_, encoding, p = std::move(p)]() mutable {
       const Job& job = *encoding->job;
       try {
         const JobSpec& spec = job.spec;
         std::string fault;
+        if (p.complete) std::exchange(p.complete, {})(p);
         auto bytes = encoded(s, job, p);
         JobImage image{.index = p.index, .seed = p.seed, .batch = p.batch};
         const std::string tag = tag_of(job, p.index);
@@ -96,6 +97,10 @@ class Running final : public JobEvents {
   }
   void warn(const std::string& text) override { service_.queue().warn(*job_, text); }
   void model(const std::string& name, bool ready) override { service_.set_model(name, ready); }
+  std::shared_ptr<const Job> next() override {
+    const auto waiting = service_.queue().waiting_jobs();
+    return waiting.empty() ? nullptr : waiting.front();
+  }
 
  private:
   Service& service_;
