@@ -123,46 +123,51 @@ TEST_F(FreeBatch, memory_that_is_missing_in_the_end__halves_it) {
 
 // Pictures of several requests likewise: they have the bits of batches of that size.
 TEST_F(FreeBatch, joined_requests__are_halved_where_memory_is_missing_in_the_end) {
-  const TextToImageRequest q = request_of(4);
-  const int64_t four = peak_with(q, 4), two = peak_with(q, 2);
-  const auto joined = [&](size_t most, int64_t later, std::vector<std::string>& told) {
+  struct Joined {
+    std::vector<std::pair<int64_t, std::vector<float>>> latents;  // with the size of the batch
+    std::vector<std::string> told;
+    RunReport report;
+  };
+  // So many requests, `most` at a time; `later` as above.
+  const auto joined = [&](int64_t count, int64_t most, int64_t later) {
     const Context context{.device = std::make_shared<FarDevice>()};
-    TextToImage pipeline(small_checkpoint(run_of(1)), context, {.memory = four});
+    TextToImage pipeline(small_checkpoint(run_of(1)), context);
     std::vector<ResolvedTextToImage> requests;
-    for (uint64_t seed = 1; seed < 5; ++seed) {
-      TextToImageRequest one = request_of(1);
-      one.options.seed = DrawableSeed(seed), one.prompt = str("a fox ", seed);
-      requests.push_back(pipeline.resolve(one));
+    std::vector<JoinedPicture> left;
+    for (int64_t i = 0; i < count; ++i) {
+      TextToImageRequest q = request_of(1);
+      q.options.seed = DrawableSeed(static_cast<uint64_t>(i)), q.prompt = str("a fox ", i);
+      requests.push_back(pipeline.resolve(q));
+      left.push_back({requests.size() - 1, 0});
     }
-    std::vector<JoinedPicture> left = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};
-    std::vector<std::pair<int64_t, std::vector<float>>> out;  // with the size of the batch
+    Joined out;
     JoinedEvents events;
     events.tell = [&](size_t i, const std::string& line) {
-      if (i == 3) told.push_back(line);
+      if (i == 1) out.told.push_back(line);
     };
     events.picture = [&](const Picture& p) {
-      EXPECT_EQ(p.request, out.size());
+      EXPECT_EQ(p.request, out.latents.size());
       const auto v = p.latents.span<float>();
-      out.emplace_back(p.batch, std::vector<float>(v.begin(), v.end()));
+      out.latents.emplace_back(p.batch, std::vector<float>(v.begin(), v.end()));
     };
-    pipeline.run_joined(requests, events, [&](int64_t fit) {
-      EXPECT_EQ(fit, 4);
+    out.report = pipeline.run_joined(requests, events, [&](int64_t fit) {
+      EXPECT_EQ(fit, later > 0 && left.empty() ? count / 2 : count);
       if (later > 0) context.memory->set_limit(later);
-      const auto n = static_cast<ptrdiff_t>(std::min(most, left.size()));
+      const auto n = std::min(most, std::ssize(left));
       const std::vector<JoinedPicture> now(left.begin(), left.begin() + n);
       left.erase(left.begin(), left.begin() + n);
       return now;
     });
     return out;
   };
-  std::vector<std::string> nothing, told;
-  const auto pairs = joined(2, 0, nothing), halved = joined(4, two, told);
-  EXPECT_EQ(halved, pairs);
-  EXPECT_EQ(halved.size(), 4u);
-  EXPECT_EQ(halved[3].first, 2);
-  EXPECT_EQ(nothing, std::vector<std::string>());
-  EXPECT_EQ(told, (std::vector<std::string>{
-                      "warning: out of memory with 4 pictures at a time: goes on with 2"}));
+  const Joined pairs = joined(4, 2, 0);
+  const Joined halved = joined(4, 4, joined(2, 2, 0).report.planned_bytes);
+  ASSERT_EQ(halved.latents.size(), 4u);
+  EXPECT_EQ(halved.latents, pairs.latents);
+  EXPECT_EQ(halved.latents[3].first, 2);
+  EXPECT_EQ(pairs.told, std::vector<std::string>());
+  EXPECT_EQ(halved.told, (std::vector<std::string>{
+                             "warning: out of memory with 4 pictures at a time: goes on with 2"}));
 }
 
 // As a GPU may be in any call, when others take its memory. A run that has begun is begun again,
