@@ -136,14 +136,21 @@ class Browser:
             time.sleep(0.05)
         raise WebDriverError(f"waited {seconds} s for {what or script}")
 
-    def screenshot(self, path, width, height, dark=False, full=False):
+    def look(self, width, height, dark=False):
+        """At the page in a window of that size, until natural_size()."""
         self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height,
                       deviceScaleFactor=1, mobile=width < 500)
         self.devtools("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         time.sleep(0.4)
-        shot = self.devtools("Page.captureScreenshot", captureBeyondViewport=full)
-        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def picture(self, width, height, dark=False):
+        """How it looks, a PNG file as base64."""
+        self.look(width, height, dark)
+        return self.devtools("Page.captureScreenshot")["data"]
+
+    def screenshot(self, path, width, height, dark=False):
+        path.write_bytes(base64.b64decode(self.picture(width, height, dark)))
 
     def natural_size(self):
         self.devtools("Emulation.clearDeviceMetricsOverride")

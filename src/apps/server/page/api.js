@@ -2,8 +2,8 @@
 import { ask } from './dom.js';
 
 const BASE = '/ebb/v1';
-let token = '';           // in memory only
-let asking = null;        // one question at a time
+let token = '';  // in memory only
+let asking = null;  // one question at a time
 
 /** Out of the address, which is cleaned at once. */
 export function takeToken() {

@@ -3,11 +3,11 @@ import { $, el, on, onFile, show, setText, announce } from './dom.js';
 import { setImage } from './api.js';
 import { readInputSettings, refreshSettings } from './form.js';
 
-const LARGEST = 1536;                  // pixels of a side; larger ones are made smaller
+const LARGEST = 1536;  // pixels of a side; larger ones are made smaller
 const SIDES = ['left', 'right', 'top', 'bottom'];
 let start = null;
 let extend = [0, 0, 0, 0];
-let mask = null;                       // a canvas of the picture's size: opaque is made anew
+let mask = null;  // a canvas of the picture's size: opaque is made anew
 
 const canvasOf = (width, height) => el('canvas', { width, height });
 const contextOf = canvas => canvas.getContext('2d', { willReadFrequently: true });
@@ -123,7 +123,7 @@ function tinted(canvas, from) {
 // What was done, oldest first: each draws white where it is painted.
 let actions = [], undone = [], stroke = null;
 let erase = false, size = 64;
-let brush = [0, 0];                    // in pixels of the picture, also moved by keys
+let brush = [0, 0];  // in pixels of the picture, also moved by keys
 const edited = canvasOf(1, 1);
 
 function all(context, colour = '#fff') {

@@ -2,7 +2,7 @@
 import { $, el, button, on, show, setText, announce, complain, doing, ask, perFrame } from './dom.js';
 import { call, known, onChange, adopt, forget, setImage, dropBlob, blobOf } from './api.js';
 
-let lastJob = null;       // its last picture is shown where none is made
+let lastJob = null;  // its last picture is shown where none is made
 
 const having = status => [...known.jobs.values()].filter(job => job.status === status);
 const running = () => having('generating')[0];
@@ -70,11 +70,11 @@ function drawFrame(job, image) {
   frame.style.aspectRatio = job ? `${w} / ${h || w}` : '';
   frame.className = job ? 'frame busy' : 'frame';
   frame.disabled = !!job;
+  frame.ariaLabel = job ? 'Preview' : `Open: ${image.prompt || 'picture'}`;
   if (job) return drawPreview(job);
   img.dataset.job = '';
   img.hidden = false;
   setImage(img, image.url).catch(complain);
-  frame.ariaLabel = `Open: ${image.prompt || 'picture'}`;
   frame.onclick = doing(() => openViewer(image.id));
 }
 
@@ -190,11 +190,11 @@ export function buildPictures(given) {
 }
 
 const PAGE = 60;
-let images = [];          // the newest first
+let images = [];  // the newest first
 let more = true, loading = null, search = '';
-let focused = 0;          // the one that Tab reaches
-let viewed = null;        // in the viewer
-let handlers = {};        // of ACTIONS, by name
+let focused = 0;  // the one that Tab reaches
+let viewed = null;  // in the viewer
+let handlers = {};  // of ACTIONS, by name
 
 const latestImage = () => search ? null : images[0];
 const indexOf = id => images.findIndex(image => image.id === id);
