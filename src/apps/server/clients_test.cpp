@@ -227,6 +227,7 @@ TEST_F(Clients, controlnet__detect_follows_its_thresholds) {
   };
   EXPECT_EQ(map(json::object()), map({{"controlnet_threshold_a", 64}}));
   EXPECT_NE(map(json::object()), map({{"controlnet_threshold_a", 200}}));
+  EXPECT_EQ(map({{"controlnet_threshold_a", 200.75}}), map({{"controlnet_threshold_a", 200}}));
 }
 
 // A unit is read before its model is looked up, which no test has.
@@ -319,7 +320,7 @@ TEST_F(Clients, progress__is_zero_where_nothing_runs_and_rises) {
 }
 
 // Row 24: a client that leaves.
-TEST_F(Clients, client_that_leaves__its_job_ends_and_the_next_one_is_whole) {
+TEST_F(Clients, row_24__client_that_leaves__its_job_ends_and_the_next_one_is_whole) {
   auto gone = std::make_unique<Wire>(server_.port());
   gone->send(http_request("POST", "/sdapi/v1/txt2img", request_of("fox", 1000).dump()));
   while (!server_.service().queue().running()) {
@@ -419,7 +420,7 @@ TEST_F(Clients, openai_stream__partial_pictures_then_the_whole_one) {
 }
 
 // Row 13: forms that are none.
-TEST_F(Clients, multipart__faults_are_told_at_once) {
+TEST_F(Clients, row_13__multipart__faults_are_told_at_once) {
   const auto post = [&](const std::string& body, const std::string& type = form_type) {
     return ask(server_.port(), "POST", "/v1/images/edits", body, type).status;
   };

@@ -106,7 +106,7 @@ TEST(event_log, subscriber_that_throws__is_the_fault_of_none_else) {
   const auto other = queue.subscribe([&](const auto&, const auto&) { ++told; });
   queue.submit({});
   const auto job = queue.next();
-  queue.when_finished(job->id, [&](const auto&) { ++ended; });
+  queue.when_finished(*job, [&](const auto&) { ++ended; });
   EXPECT_NO_THROW(queue.finish(*job, server::JobStatus::completed));
   EXPECT_EQ(told, 3) << "queued, started, done";
   EXPECT_EQ(ended, 1);

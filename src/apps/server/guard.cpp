@@ -170,6 +170,7 @@ Headers Guard::cors(const Request& r) const {
   if (origin.empty() || std::ranges::find(options_.origins, origin) == options_.origins.end())
     return {{"Cross-Origin-Resource-Policy", "same-origin"}};
   return {{"Access-Control-Allow-Origin", origin},
+          {"Access-Control-Expose-Headers", "Retry-After, X-Ebb-Ignored"},
           {"Vary", "Origin"},
           {"Cross-Origin-Resource-Policy", "cross-origin"}};
 }

@@ -104,6 +104,8 @@ struct HttpHandler {
   std::function<void(std::shared_ptr<const Request>, std::shared_ptr<Exchange>)> handle;
   // What a fault of the protocol itself is answered with, where no Admission says it.
   std::function<Reply(int status, const std::string& sentence)> fault;
+  // Told of each such fault; may be null. "": it was not read.
+  std::function<void(const std::string& method, const std::string& path, int status)> refused = {};
 };
 
 class HttpServer {

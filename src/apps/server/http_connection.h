@@ -193,7 +193,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_->header_limit(static_cast<uint32_t>(state_->limits.header_bytes));
     parser_->body_limit(std::numeric_limits<uint64_t>::max());  // until admit() says it
     parser_->on_chunk_header(chunk_check_);
-    extra_.clear(), method_.clear(), fault_ = nullptr;
+    extra_.clear(), method_.clear(), path_.clear(), fault_ = nullptr;
     answered_ = false, keep_ = false, left_ = false, idle_ = buffer_.size() == 0;
     arm(first || !idle_ ? state_->limits.header_time : state_->limits.idle);
     if (!idle_) return read_header_bytes();
@@ -231,6 +231,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (request->headers.size() > state_->limits.headers)
       return refuse(431, str("more than ", state_->limits.headers, " headers"));
     if (!parse_target(*request)) return refuse(400, "the target of the request is not valid");
+    path_ = request->path;
     Admission admission = state_->handler.admit(*request);
     extra_ = std::move(admission.headers), fault_ = std::move(admission.fault);
     if (admission.refusal) return write(std::move(*admission.refusal));
@@ -286,6 +287,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     return (fault_ ? fault_ : state_->handler.fault)(status, sentence);
   }
   void refuse(int status, const std::string& sentence, Headers headers = {}) {
+    if (const auto& told = state_->handler.refused) told(method_, path_, status);
     keep_ = false, answered_ = false;
     parser_.reset(), count_ = nullptr;  // what was read of the body
     Reply r = fault(status, sentence);
@@ -417,7 +419,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Clock::time_point body_start_;
   Headers extra_;
   std::function<Reply(int, const std::string&)> fault_;  // of the request
-  std::string method_, out_, drained_;
+  std::string method_, path_, out_, drained_;
   size_t written_ = 0, watching_ = 0;
   std::deque<Message> events_;
   Message sent_;  // its bytes are in out_

@@ -99,13 +99,13 @@ TEST(server_queue, those_who_wait_for_a_job__are_called_in_order_without_the_loc
   std::string order;
   std::atomic<bool> answered = false;
   std::jthread asks;
-  q.when_finished(job->id, [&](const server::JobView&) {
+  q.when_finished(*job, [&](const server::JobView&) {
     asks = std::jthread([&] { answered = q.find(job->id).has_value(); });
     for (int i = 0; i < 500 && !answered; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     order += answered ? "first " : "locked out ";
   });
-  q.when_finished(job->id, [&](const server::JobView& v) { order += name_of(v.status); });
+  q.when_finished(*job, [&](const server::JobView& v) { order += name_of(v.status); });
   EXPECT_TRUE(q.cancel(job->id));
   EXPECT_EQ(order, "first cancelled");
 }

@@ -158,7 +158,24 @@ TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {
   for (const auto& s : c["settings"])
     if (s["name"] == "steps" || s["name"] == "mask_blur") ++known;
   EXPECT_EQ(known, 2u);
-  EXPECT_TRUE(server_.get("/ebb/v1/openapi.json").json()["paths"].contains("/ebb/v1/jobs"));
+}
+
+TEST_F(NativeServer, openapi__has_the_routes_with_their_bodies_and_parameters) {
+  const auto all = server_.get("/ebb/v1/openapi.json").json();
+  const auto body = [&](const char* path, const char* method) {
+    return all["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"];
+  };
+  EXPECT_EQ(body("/ebb/v1/jobs", "post")["$ref"], "#/components/schemas/Settings");
+  EXPECT_EQ(body("/ebb/v1/plan", "post")["$ref"], "#/components/schemas/Settings");
+  EXPECT_EQ(all["components"]["schemas"]["Settings"]["properties"]["steps"]["type"], "integer");
+  EXPECT_EQ(body("/ebb/v1/jobs/{id}", "patch")["properties"]["position"]["type"], "integer");
+  EXPECT_TRUE(body("/ebb/v1/inspect", "post")["properties"].contains("image"));
+  const auto parameters = all["paths"]["/ebb/v1/jobs/{id}/preview"]["get"]["parameters"];
+  EXPECT_EQ(parameters[0]["name"], "id");
+  EXPECT_EQ(parameters[0]["required"], true);
+  EXPECT_EQ(parameters[1]["name"], "n");
+  for (const char* path : {"/ebb/v1/catalogue/rescan", "/ebb/v1/events", "/ebb/v1/training"})
+    EXPECT_TRUE(all["paths"].contains(path)) << path;
 }
 
 TEST_F(NativeServer, plan__tells_the_memory_and_queues_nothing) {

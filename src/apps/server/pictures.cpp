@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/server/base64.h"
+#include "apps/server/byte_span.h"
 #include "apps/server/fault.h"
 #include "base/names.h"
 #include "io/image.h"
@@ -13,16 +14,12 @@ namespace {
 
 constexpr io::ImageLimits limits{.side = 16384, .pixels = 33'500'000, .file = int64_t{64} << 20};
 
-std::span<const uint8_t> span_of(std::string_view bytes) {
-  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
-}
-
 // What `decode` gives, or a fault that names the field.
 Tensor decoded(std::string_view bytes, const std::string& field, const auto& decode) {
-  if (!io::looks_like_image(span_of(bytes)))
+  if (!io::looks_like_image(byte_span(bytes)))
     throw HttpFault(400, "bad_image", str(field, ": is no PNG, JPEG or WebP picture"), field);
   try {
-    return decode(span_of(bytes));
+    return decode(byte_span(bytes));
   } catch (const HttpFault&) {
     throw;
   } catch (const Error& e) {

@@ -130,6 +130,7 @@ TEST(serve_program, log__has_the_job_of_a_request_and_prompts_only_where_asked) 
     Serving s(folder.path(), prompts ? std::vector<std::string>{"--step-ms", "1", "--log-prompts"}
                                      : std::vector<std::string>{"--step-ms", "1"});
     EXPECT_EQ(s.post("/sdapi/v1/txt2img", body).status, 200);
+    EXPECT_EQ(s.post("/ebb/v1/jobs", {{"negative", "rain"}, {"size", "64"}}).status, 202);
     EXPECT_EQ(ask(s.port(), "GET", "/sdapi/v1/samplers").status, 200);
     EXPECT_EQ(s.kill(SIGTERM), 0);
     const std::string log = s.log();
@@ -139,7 +140,32 @@ TEST(serve_program, log__has_the_job_of_a_request_and_prompts_only_where_asked) 
     const std::string line = "job mine prompt: a fox\\nin\\x1b[31m snow\n";
     EXPECT_EQ(log.find(line) != std::string::npos, prompts) << log;
     EXPECT_EQ(log.find("fox") != std::string::npos, prompts) << log;
+    EXPECT_EQ(log.find(" negative: rain\n") != std::string::npos, prompts) << log;
   }
+}
+
+TEST(serve_program, log__has_what_is_refused_before_it_is_read) {
+  Folder folder;
+  Serving s(folder.path(), {"--step-ms", "1"});
+  const auto send = [&](const std::string& text) {
+    Wire wire(s.port());
+    wire.send(text);
+    return wire.answer().status;
+  };
+  EXPECT_EQ(send("no http\r\n\r\n"), 400);
+  EXPECT_EQ(send("GET /" + std::string(100'000, 'b') + " HTTP/1.1\r\n"), 431);
+  EXPECT_EQ(send("POST /sdapi/v1/txt2img?key=secret HTTP/1.1\r\nHost: localhost\r\n"
+                 "Content-Length: 1000000000\r\n\r\n"),
+            413);
+  EXPECT_EQ(send("POST /sdapi/v1/options HTTP/1.1\r\nHost: localhost\r\n"
+                 "Transfer-Encoding: chunked\r\n\r\nzz\r\n"),
+            400);
+  EXPECT_EQ(s.kill(SIGTERM), 0);
+  for (const char* line :
+       {"- - 400 refused\n", "- - 431 refused\n", "POST /sdapi/v1/txt2img 413 refused\n",
+        "POST /sdapi/v1/options 400 refused\n"})
+    EXPECT_NE(s.log().find(line), std::string::npos) << line << s.log();
+  EXPECT_EQ(s.log().find("secret"), std::string::npos);
 }
 
 TEST(serve_program, killed_3_times_with_50_jobs__each_picture_is_there_once) {

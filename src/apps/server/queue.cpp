@@ -229,13 +229,14 @@ bool Queue::move(std::string_view id, size_t position) {
   return true;
 }
 
-void Queue::when_finished(std::string_view id, std::function<void(const JobView&)> call) {
+void Queue::when_finished(const Job& job, std::function<void(const JobView&)> call) {
   std::optional<JobView> done;
   {
     const std::lock_guard lock(mutex_);
-    State* s = state(id);
-    if (!s) return;
-    if (!is_finished(s->view.status)) return s->waiting.push_back(std::move(call));
+    State* s = state(job.id);
+    if (!s || s->job.get() != &job)
+      throw HttpFault(500, "forgotten", "the job is finished, and forgotten by now");
+    if (!is_finished(s->view.status)) return s->calls.push_back(std::move(call));
     done = s->view;
   }
   call(*done);
@@ -414,7 +415,7 @@ void Queue::end(State& s, JobStatus status, JobError error) {
               : status == JobStatus::failed  ? "failed"
                                              : "removed",
               s);
-  for (auto& call : std::exchange(s.waiting, {}))
+  for (auto& call : std::exchange(s.calls, {}))
     calls_.push_back([call = std::move(call), view = s.view] { call(view); });
   tell_if_none_runs();
 }

@@ -54,8 +54,9 @@ class Queue {
   bool move(std::string_view id, size_t position);
   // `call` gets the job once it is finished, on the thread that ends it, behind those that were
   // given before; at once, on this thread, where it is. No lock of the queue is held: it may call
-  // back, but must be quick, as cancel() and others wait for it.
-  void when_finished(std::string_view id, std::function<void(const JobView&)> call);
+  // back, but must be quick, as cancel() and others wait for it. Throws HttpFault for a job that is
+  // finished and forgotten, whoever else has its id by now.
+  void when_finished(const Job& job, std::function<void(const JobView&)> call);
   // `call` is called once no job runs and no picture is being encoded, at once where that is so;
   // likewise. For one caller, behind close().
   void when_none_runs(std::function<void()> call);
@@ -109,7 +110,7 @@ class Queue {
     bool unwanted = false;  // somebody cancelled it
     double told = 0;        // when a step was
     int64_t turn = 0;
-    std::vector<std::function<void(const JobView&)>> waiting;
+    std::vector<std::function<void(const JobView&)>> calls;  // of when_finished()
   };
   class Ending;
   State* state(std::string_view id);

@@ -87,6 +87,14 @@ TEST_F(Requests, hr_scale__is_not_looked_at_where_hr_resize_takes_its_place) {
   EXPECT_EQ(status(json::object()), 422);
 }
 
+// As A1111 does: there is no second pass of the same size.
+TEST_F(Requests, hr_scale_1__makes_no_second_pass) {
+  json all = body({{"enable_hr", true}, {"hr_scale", 1}, {"force_task_id", "once"}});
+  ASSERT_EQ(server_.post("/sdapi/v1/txt2img", all).status, 200);
+  const json settings = server_.get("/ebb/v1/jobs/once").json()["settings"];
+  EXPECT_FALSE(settings.contains("hires")) << settings.dump();
+}
+
 // Protocols send `eta` to all samplers; what is asked for by name fails before the job is made.
 TEST_F(Requests, options__are_those_of_the_sampler) {
   const auto sdcpp = [&](const json& params) {

@@ -46,7 +46,7 @@ void Call::reply(Reply r) const {
   exchange->reply(std::move(r));
 }
 
-Call Call::waiting() const {
+Call Call::without_body() const {
   auto head = std::make_shared<Request>(Request{.method = request->method,
                                                 .target = request->target,
                                                 .path = request->path,

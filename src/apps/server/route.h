@@ -36,8 +36,7 @@ struct Call {
   void reply(const Json& body, int status = 200) const {
     reply(Reply{.status = status, .body = json_text(body)});
   }
-  // Without the body, for whoever answers later.
-  Call waiting() const;
+  Call without_body() const;  // for whoever answers later
 };
 
 using Handler = std::function<void(const Call&)>;

@@ -1,6 +1,7 @@
 // What A1111's routes tell of jobs: progress, finished tasks, `info`.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "apps/server/finished_tasks.h"
@@ -46,6 +47,24 @@ TEST_F(SdapiFacts, progress__counts_batches_and_passes) {
     EXPECT_EQ(time.size(), 14u) << time;
     EXPECT_EQ(time.substr(0, 2), "20");
     server_.post("/sdapi/v1/interrupt", json::object());
+  }
+}
+
+// By the share of the job that is made: past the first batch, and into its second pass.
+TEST_F(SdapiFacts, progress__goes_through_batches_and_passes) {
+  for (const bool hires : {false, true}) {
+    json body = timed_request(20);
+    body.update({{"batch_size", 2}, {"n_iter", 3}, {"enable_hr", hires}, {"hr_scale", 1.5}});
+    std::atomic<bool> ended = false;
+    std::jthread asks([&] { server_.post("/sdapi/v1/txt2img", body), ended = true; });
+    std::vector<int64_t> numbers;
+    while (!ended) {
+      const json state = server_.get("/sdapi/v1/progress").json()["state"];
+      if (state["job"] == "" || (!numbers.empty() && numbers.back() == state["job_no"])) continue;
+      numbers.push_back(state["job_no"]);
+    }
+    EXPECT_EQ(numbers,
+              hires ? (std::vector<int64_t>{0, 1, 2, 3, 4, 5}) : (std::vector<int64_t>{0, 1, 2}));
   }
 }
 

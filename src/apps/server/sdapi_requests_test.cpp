@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string coded(const Tensor& t) { return server::base64(io::encode_png(t)); }
+std::string coded_png(const Tensor& t) { return server::base64(io::encode_png(t)); }
 
 json request() {
   return {{"prompt", "fox"}, {"steps", 2}, {"width", 64}, {"height", 64}, {"seed", 9}};
@@ -62,8 +62,8 @@ TEST_F(SdapiRequests, infotext__fills_second_pass_variation_and_noise) {
 }
 
 TEST_F(SdapiRequests, infotext__fills_masks) {
-  json body = {{"init_images", {coded(gradient(64, 64, 3))}},
-               {"mask", coded(gradient(64, 64, 1))},
+  json body = {{"init_images", {coded_png(gradient(64, 64, 3))}},
+               {"mask", coded_png(gradient(64, 64, 1))},
                {"infotext",
                 "Steps: 3, Sampler: Euler, Seed: 11, Size: 64x64, Denoising strength: 0.6, Mask "
                 "blur: 7, Masked content: latent noise, Mask mode: Inpaint not masked, Inpaint "
@@ -97,7 +97,7 @@ TEST_F(SdapiRequests, options__act_on_what_they_are_for) {
   json body = request();
   body["override_settings"] = {{"img2img_fix_steps", true}};
   EXPECT_FALSE(settings_of("txt2img", body).contains("exact_steps"));
-  body["init_images"] = {coded(gradient(64, 64, 3))};
+  body["init_images"] = {coded_png(gradient(64, 64, 3))};
   EXPECT_EQ(settings_of("img2img", body).value("exact_steps", json()), true);
 
   ASSERT_EQ(server_.post("/sdapi/v1/options", {{"CLIP_stop_at_last_layers", 2}}).status, 200);
@@ -141,7 +141,8 @@ TEST_F(SdapiModels, save_detected_map__appends_the_map) {
              "models/control");
   start();
   json body = request();
-  json unit = {{"model", "control"}, {"module", "canny"}, {"image", coded(gradient(40, 60, 3))}};
+  json unit = {
+      {"model", "control"}, {"module", "canny"}, {"image", coded_png(gradient(40, 60, 3))}};
   for (const bool asked : {false, true}) {
     if (asked) unit["save_detected_map"] = true;
     body["alwayson_scripts"] = {{"controlnet", {{"args", {unit}}}}};

@@ -1,5 +1,6 @@
 // What other servers of this kind got wrong: one test a row of the table in docs/server.md, by its
-// number. After each the server still answers.
+// number (row_8 in same_picture_test.cpp; 13 and 24 in clients_test.cpp; 21, 22, 27 and 28 in
+// program_test.cpp; 26 in memory_test.cpp). After each the server still answers.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -105,6 +106,8 @@ TEST(server_cors, origin_that_is_named__may_ask_and_others_may_not) {
   EXPECT_EQ(a.header("access-control-allow-headers"), "content-type, authorization");
   EXPECT_EQ(s.get("/sdapi/v1/options", origin).header("access-control-allow-origin"),
             "https://lite.koboldai.net");
+  EXPECT_EQ(s.get("/sdapi/v1/options", origin).header("access-control-expose-headers"),
+            "Retry-After, X-Ebb-Ignored");
   EXPECT_EQ(s.get("/sdapi/v1/options", "Origin: https://lite.koboldai.net.evil\r\n").status, 403);
 }
 

@@ -86,7 +86,9 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
                   .fault =
                       [](int status, const std::string& sentence) {
                         return render_fault(fault_of_http(status, sentence), {});
-                      }});
+                      },
+                  .refused = [this](const std::string& method, const std::string& path,
+                                    int status) { say_refused(method, path, status); }});
 }
 
 Service::~Service() {
@@ -160,10 +162,17 @@ Admission Service::admit(const Request& r) {
     if (route->access.makes_job) queue_->check_room();
   } catch (const HttpFault& f) {
     out.refusal = fault(f, r);
-    if (options_.log)
-      say(str(r.method, ' ', printable(r.path.substr(0, 200)), ' ', f.status, " refused"));
+    say_refused(r.method, r.path, f.status);
   }
   return out;
+}
+
+void Service::say_refused(const std::string& method, const std::string& path, int status) const {
+  if (!options_.log) return;
+  const auto word = [](const std::string& text, size_t longest) {
+    return text.empty() ? "-" : printable(text.substr(0, longest));
+  };
+  say(str(word(method, 20), ' ', word(path, 200), ' ', status, " refused"));
 }
 
 void Service::handle(std::shared_ptr<const Request> request, std::shared_ptr<Exchange> exchange) {
@@ -199,11 +208,10 @@ SettingsSource Service::source() {
 std::shared_ptr<const Job> Service::submit(const Call& call, JobSpec spec) {
   spec.client = call.request->remote;
   if (!spec.keeps || options_.out.empty()) check_fits_memory(spec, store_.most_in_memory());
-  const std::string prompt = options_.log_prompts ? spec.flags.prompt : "",
-                    negative = options_.log_prompts ? spec.flags.negative : "";
+  const std::string prompt = spec.flags.prompt, negative = spec.flags.negative;
   auto job = queue_->submit(std::move(spec));
   *call.job += (call.job->empty() ? "" : ",") + job->id;
-  if (!prompt.empty())
+  if (options_.log_prompts && !(prompt.empty() && negative.empty()))
     say(str("job ", printable(job->id), " prompt: ", one_line(prompt),
             negative.empty() ? "" : " negative: " + one_line(negative)));
   return job;
@@ -227,7 +235,7 @@ void Service::answer_behind_scan(const Call& call, const Handler& handler) {
 void Service::answer_plan(const Call& call, JobSpec spec) {
   auto job = std::make_shared<Job>();
   job->spec = std::move(spec);
-  const bool is_idle = queue_->run_idle([this, later = call.waiting(), job] {
+  const bool is_idle = queue_->run_idle([this, later = call.without_body(), job] {
     answer_later(later, [&](const Call& c) {
       try {
         const JobMemory m = engine_->plan(*job);
@@ -247,22 +255,26 @@ void Service::answer_plan(const Call& call, JobSpec spec) {
 void Service::answer_when_done(const Call& call, JobSpec spec, Render render,
                                const std::function<void()>& queued) {
   const auto job = submit(call, std::move(spec));
-  const auto cancel = [this, job] {
-    codec_.add([this, job] { queue_->cancel(*job); });  // which removes its files
-  };
   try {
     if (queued) queued();
-    if (!options_.keep_orphans) call.exchange->on_leave(cancel);
+    cancel_on_leave(call, job);
     queue_->when_finished(
-        job->id, [this, later = call.waiting(), render = std::move(render)](const JobView& v) {
+        *job, [this, later = call.without_body(), render = std::move(render)](const JobView& v) {
           codec_.add([this, later, render, v] {
             answer_later(later, [&](const Call& c) { c.reply(render(v)); });
           });
         });
   } catch (...) {  // nobody would get its pictures
-    cancel();
+    queue_->cancel(*job);
     throw;
   }
+}
+
+void Service::cancel_on_leave(const Call& call, const std::shared_ptr<const Job>& job) {
+  if (options_.keep_orphans) return;
+  call.exchange->on_leave([this, job] {
+    codec_.add([this, job] { queue_->cancel(*job); });  // which removes its files
+  });
 }
 
 // Finished jobs and their pictures go though nobody asks.

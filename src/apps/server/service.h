@@ -98,6 +98,8 @@ class Service {
   // `queued` is called once it is taken.
   void answer_when_done(const Call& call, JobSpec spec, Render render,
                         const std::function<void()>& queued = {});
+  // The job ends where the peer leaves before it is answered, unless such jobs are to go on.
+  void cancel_on_leave(const Call& call, const std::shared_ptr<const Job>& job);
   // Answers with the memory that it would take, {"bytes","limit","text"}: null but for a text that
   // says why where it cannot be, all null where the device has something to do.
   void answer_plan(const Call& call, JobSpec spec);
@@ -135,6 +137,7 @@ class Service {
   std::vector<std::shared_ptr<Job>> joined_to(const std::shared_ptr<Job>& job);
   void run_batch(const std::vector<std::shared_ptr<Job>>& jobs);
   void say(const std::string& line) const;
+  void say_refused(const std::string& method, const std::string& path, int status) const;
 
   ServiceOptions options_;
   Guard guard_;

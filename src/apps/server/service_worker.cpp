@@ -29,9 +29,9 @@ std::vector<uint8_t> encoded(Service& s, const Job& job, const MadePicture& p) {
 
 // By which a process that goes on with a job knows which of its pictures are stored.
 std::string tag_of(const Job& job, int64_t index) {
-  char out[9];
-  std::snprintf(out, sizeof out, "%08x",
-                static_cast<unsigned>(fnv1a(str(job.file, '/', index)) & 0xffffffff));
+  char out[17];
+  std::snprintf(out, sizeof out, "%016llx",
+                static_cast<unsigned long long>(fnv1a(str(job.file, '/', index))));
   return out;
 }
 

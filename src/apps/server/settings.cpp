@@ -243,9 +243,8 @@ void SettingsBuilder::set_hires(const std::string& text, const std::string& fiel
     spec_.flags.modes.hires = text;
     if (text.empty() || !h.network) return;
     spec_.flags.modes.hires =
-        str(number_text(h.scale), ':',
-            source_.catalogue.find(FileKind::upscaler, h.upscaler, field).path, ':', h.steps, ':',
-            number_text(h.strength));
+        hires_text(h.scale, source_.catalogue.find(FileKind::upscaler, h.upscaler, field).path,
+                   h.steps, h.strength);
   } catch (const HttpFault&) {
     throw;
   } catch (const Error& e) {
@@ -410,6 +409,10 @@ bool takes_option(const std::string& sampler, std::string_view option) {
   check_sampler(sampler);
   return std::ranges::any_of(find_sampler(sampler_of(sampler)).sampler->options(),
                              [&](const Option& o) { return o.name == option; });
+}
+
+std::string hires_text(double scale, const std::string& upscaler, int64_t steps, double strength) {
+  return str(number_text(scale), ':', upscaler, ':', steps, ':', number_text(strength));
 }
 
 Json settings_description() {

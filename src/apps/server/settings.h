@@ -74,6 +74,8 @@ class SettingsBuilder {
   ImageSize init_ = {};  // of the start image
 };
 
+// The setting `hires`, of what protocols have in fields of their own.
+std::string hires_text(double scale, const std::string& upscaler, int64_t steps, double strength);
 // One of GenerateFlags for clients: its name, type, default and help.
 Json settings_description();
 // Throws HttpFault 422, naming the setting, for what no request may ask for, with a start image of

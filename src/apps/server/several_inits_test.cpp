@@ -1,6 +1,8 @@
 // Several init_images of A1111's img2img.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "apps/server/base64.h"
 #include "io/image.h"
 #include "support/pictures.h"
@@ -100,7 +102,12 @@ TEST(server_queue, several_start_pictures__survive_the_process) {
   const json done = s.finished("several");
   EXPECT_EQ(done["status"], "completed") << done.dump();
   const json gallery = s.get("/ebb/v1/images").json()["images"];
-  EXPECT_EQ(gallery.size(), 4u);
+  std::multiset<std::string> seeds;  // of names, "20260102-030405-SEED-TAG"
+  for (const json& i : gallery) {
+    const std::string id = i["id"];
+    seeds.insert(id.substr(16, id.rfind('-') - 16));
+  }
+  EXPECT_EQ(seeds, (std::multiset<std::string>{"9", "10", "11", "12"})) << gallery.dump();
 }
 
 }  // namespace ebb::testing

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "apps/cli/settings_file.h"
+#include "apps/server/byte_span.h"
 #include "apps/server/job.h"
 #include "apps/server/random_text.h"
 #include "base/error.h"
@@ -28,10 +29,6 @@ constexpr size_t most_thumbs = 1000, most_facts = 10000, most_facts_bytes = size
 constexpr int64_t thumb_side = 256;
 constexpr int thumb_quality = 80;
 
-std::span<const uint8_t> span_of(const std::string& bytes) {
-  return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
-}
-
 constexpr std::string_view unfinished = ".part";
 
 std::string new_id(uint64_t seed, const std::string& tag) {
@@ -40,7 +37,7 @@ std::string new_id(uint64_t seed, const std::string& tag) {
   localtime_r(&now, &local);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
-  return str(text, '-', seed, '-', tag.empty() ? random_text(8) : tag);
+  return str(text, '-', seed, '-', tag.empty() ? random_text(16) : tag);
 }
 
 std::string_view tag_in(std::string_view id) { return id.substr(id.rfind('-') + 1); }
@@ -214,7 +211,7 @@ std::optional<std::string> Store::thumb(std::string_view id) {
   }
   const auto whole = bytes(id);
   if (!whole) return {};
-  std::string out = small_jpeg(io::decode_image(span_of(*whole), std::string(id), 3), thumb_side);
+  std::string out = small_jpeg(io::decode_image(byte_span(*whole), std::string(id), 3), thumb_side);
   const std::lock_guard lock(mutex_);
   if (thumbs_.size() >= most_thumbs) thumbs_.clear();
   thumbs_[std::string(id)] = out;
@@ -230,14 +227,14 @@ std::optional<PictureFacts> Store::facts(std::string_view id) {
   if (!whole) return {};
   PictureFacts out;
   try {
-    const auto text = io::picture_text(span_of(*whole), std::string(id));
+    const auto text = io::picture_text(byte_span(*whole), std::string(id));
     const auto value = [&](const std::string& key) {
       const auto at = text.find(key);
       return at == text.end() ? std::string() : at->second;
     };
     out.parameters = value("parameters");
     out.settings = value(std::string(cli::settings_keyword));
-    const Shape size = io::image_size(span_of(*whole), std::string(id));
+    const Shape size = io::image_size(byte_span(*whole), std::string(id));
     out.height = size[0], out.width = size[1];
   } catch (const Error&) {
     // a broken file has none

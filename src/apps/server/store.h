@@ -29,7 +29,7 @@ struct NewPicture {
   io::PictureFormat format = io::PictureFormat::png;
   uint64_t seed = 0;
   bool keep = true;      // in the folder
-  std::string tag = {};  // 8 hexadecimal digits by which with_tag() finds it; "": any
+  std::string tag = {};  // 16 hexadecimal digits by which with_tag() finds it; "": any
 };
 
 struct PictureFacts {

@@ -147,9 +147,7 @@ void set_second_pass(SettingsBuilder& to, const Sampling& first, const Sampling&
   const std::string& method = second.start.resize;
   const std::string name = method == "bilinear" ? "latent" : "latent-" + method;
   const double scale = scale_between(to.spec().flags.size, second.start);
-  to.set("hires",
-         str(number_text(scale), ':', name, ':', second.steps, ':', number_text(second.strength)),
-         "width");
+  to.set("hires", hires_text(scale, name, second.steps, second.strength), "width");
 }
 
 void set_start(SettingsBuilder& to, const Sampling& s, const Uploads& uploads) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/server/byte_span.h"
 #include "apps/server/client_names.h"
 #include "apps/server/fault.h"
 #include "apps/server/pictures.h"
@@ -23,9 +24,7 @@ std::string plain_name(std::string_view name) {
 }
 
 std::vector<uint8_t> mask_of(std::string_view bytes) {
-  const auto span =
-      std::span<const uint8_t>(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  if (io::decode_with_alpha(span, "image").shape()[2] % 2 != 0) return {};
+  if (io::decode_with_alpha(byte_span(bytes), "image").shape()[2] % 2 != 0) return {};
   return io::encode_png(decoded_mask(bytes, MaskRule::transparent, "image"));
 }
 

@@ -1,28 +1,24 @@
 // ComfyUI's API: what there is to choose from.
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "apps/server/comfy/node_class.h"
 #include "apps/server/comfy/prompt.h"
+#include "apps/server/host_ram.h"
 #include "base/version.h"
-#include "core/host_memory.h"
 
 namespace ebb::server::dialects {
 namespace {
 
 void system_stats(const Call& c) {
-  const int64_t free = free_host_memory();
-  const int64_t total =
-      std::max<int64_t>(free, ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
+  const HostRam ram;
   // Clients count on a device; its memory is the engine's, which plans it by job.
   const Json device = {{"name", "ebb"},       {"type", "ebb"},  {"index", 0},
                        {"vram_total", 0},     {"vram_free", 0}, {"torch_vram_total", 0},
                        {"torch_vram_free", 0}};
   c.reply({{"system",
             {{"os", "posix"},
-             {"ram_total", total},
-             {"ram_free", free},
+             {"ram_total", ram.total},
+             {"ram_free", ram.free},
              {"comfyui_version", "0.3.0"},  // whose routes these are
              {"python_version", str("none: ebb ", version)},
              {"pytorch_version", "none"},

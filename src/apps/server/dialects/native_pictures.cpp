@@ -2,11 +2,11 @@
 #include <algorithm>
 
 #include "apps/cli/settings_file.h"
+#include "apps/server/byte_span.h"
 #include "apps/server/inspect.h"
 #include "apps/server/pictures.h"
 #include "apps/server/service.h"
 #include "base/names.h"
-#include "base/version.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/sampler.h"
 #include "io/image.h"
@@ -169,8 +169,7 @@ void inspect(const Call& c) {
     bytes = picture_bytes(*image, "image", &c.service.store());
   }
   const Tensor pixels = decoded_picture(bytes, "image");
-  const auto text =
-      io::picture_text({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "image");
+  const auto text = io::picture_text(byte_span(bytes), "image");
   Json out = {{"width", pixels.shape()[1]},
               {"height", pixels.shape()[0]},
               {"parameters", ""},
@@ -182,33 +181,6 @@ void inspect(const Call& c) {
     out["notes"].push_back(f.what());
   }
   c.reply(out);
-}
-
-void openapi(const Call& c) {
-  Json properties = Json::object();
-  for (const Json& s : settings_description()) {
-    Json one = {{"type", s["type"]}, {"description", s["help"]}, {"default", s["default"]}};
-    if (s.contains("choices")) one["enum"] = s["choices"];
-    if (s["type"] == "integers" || s["type"] == "numbers") one["type"] = "array";
-    properties[s["name"].get<std::string>()] = std::move(one);
-  }
-  Json paths = Json::object();
-  for (const Route& r : c.service.routes()) {
-    if (!r.pattern.starts_with("/ebb/")) continue;
-    std::string path = r.pattern;
-    if (const size_t at = path.find("{}"); at != path.npos) path.replace(at, 2, "{id}");
-    Json operation = {{"responses", {{"200", {{"description", "done"}}}}}};
-    if (r.pattern == "/ebb/v1/jobs" && r.method == "POST")
-      operation = {{"requestBody",
-                    {{"content",
-                      {{"application/json",
-                        {{"schema", {{"type", "object"}, {"properties", properties}}}}}}}}},
-                   {"responses", {{"202", {{"description", "the job"}}}}}};
-    paths[path][small_letters(r.method)] = std::move(operation);
-  }
-  c.reply({{"openapi", "3.1.0"},
-           {"info", {{"title", "ebb"}, {"version", version}}},
-           {"paths", std::move(paths)}});
 }
 
 std::vector<Route> routes() {
@@ -226,7 +198,6 @@ std::vector<Route> routes() {
        On::codec,
        large_body,
        {.accepts = "application/json,image/*"}},
-      {"GET", "/ebb/v1/openapi.json", openapi},
   };
 }
 

@@ -7,6 +7,7 @@
 #include "apps/server/pictures.h"
 #include "apps/server/request_limits.h"
 #include "apps/server/service.h"
+#include "apps/server/sides.h"
 #include "base/names.h"
 
 namespace ebb::server::dialects {
@@ -79,13 +80,13 @@ void set_quality(SettingsBuilder& to, const std::string& quality) {
 
 void set_size(SettingsBuilder& to, const std::string& size) {
   if (size.empty() || size == "auto") return;
-  const size_t x = size.find('x');
+  const auto sides = sides_of(size);
   const auto digits = [](const std::string& s) {
     return !s.empty() && s.size() < 6 && s.find_first_not_of("0123456789") == s.npos;
   };
-  if (x == size.npos || !digits(size.substr(0, x)) || !digits(size.substr(x + 1)))
+  if (!sides || !digits(sides->first) || !digits(sides->second))
     fail_field("size", "must be WIDTHxHEIGHT or auto");
-  to.set_size(std::stoll(size.substr(0, x)), std::stoll(size.substr(x + 1)));
+  to.set_size(std::stoll(sides->first), std::stoll(sides->second));
 }
 
 // Fields of generations, edits and variations alike.
@@ -181,10 +182,10 @@ class Partials : public std::enable_shared_from_this<Partials> {
 
   // Queues it before the stream is open, so that a full queue is an answer with its status.
   void start(const Call& c, JobSpec spec) {
-    id_ = service_.submit(c, std::move(spec))->id;
+    job_ = service_.submit(c, std::move(spec));
     to_ = c.exchange->stream(c.told());
     if (!to_) {
-      service_.queue().cancel(id_);
+      service_.queue().cancel(*job_);
       throw HttpFault(503, "too_many_streams", "too many clients read events");
     }
     if (wanted_.partials > 0)
@@ -193,12 +194,12 @@ class Partials : public std::enable_shared_from_this<Partials> {
             if (const auto self = weak.lock()) self->came(e, data);
           });
     try {
-      service_.queue().when_finished(id_, [self = shared_from_this()](const JobView& v) {
+      service_.queue().when_finished(*job_, [self = shared_from_this()](const JobView& v) {
         self->service_.codec().add([self, v] { self->finish(v); });
       });
-      c.exchange->on_leave([self = shared_from_this()] { self->left(); });
+      service_.cancel_on_leave(c, job_);
     } catch (...) {  // nobody would read it
-      service_.queue().cancel(id_);
+      service_.queue().cancel(*job_);
       throw;
     }
   }
@@ -206,11 +207,11 @@ class Partials : public std::enable_shared_from_this<Partials> {
  private:
   // Under the queue's lock.
   void came(const Event& e, const Json& data) {
-    if (e.name != "step" || data["job"] != id_ || data["preview_id"] == 0) return;
+    if (e.name != "step" || data["job"] != job_->id || data["preview_id"] == 0) return;
     service_.codec().add([self = shared_from_this()] { self->send_partial(); });
   }
   void send_partial() {
-    const auto p = service_.preview(id_);
+    const auto p = service_.preview(job_->id);
     const std::lock_guard lock(mutex_);
     if (ended_ || !p || p->number == seen_ || sent_ >= wanted_.partials) return;
     seen_ = p->number;  // one that cannot be made, or comes before others are taken, is left out
@@ -249,14 +250,11 @@ class Partials : public std::enable_shared_from_this<Partials> {
                                     " bytes) are not sent, as too much waits for "
                                     "other clients that do not read it; come again in a while")})));
   }
-  void left() {  // its files are removed
-    service_.codec().add([self = shared_from_this()] { self->service_.queue().cancel(self->id_); });
-  }
 
   Service& service_;
   std::shared_ptr<EventStream> to_;
   Wanted wanted_;
-  std::string id_;
+  std::shared_ptr<const Job> job_;
   std::shared_ptr<const void> subscription_;
   int64_t sent_ = 0, seen_ = 0;
   bool ended_ = false;

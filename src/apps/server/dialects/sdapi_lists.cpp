@@ -1,11 +1,9 @@
 // A1111's API: what there is to choose from.
-#include <unistd.h>
-
 #include <algorithm>
 
+#include "apps/server/host_ram.h"
 #include "apps/server/sdapi/request.h"
 #include "base/names.h"
-#include "core/host_memory.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/sampler.h"
 #include "pipeline/hires.h"
@@ -140,11 +138,9 @@ void refresh(const Call& c) {
 }
 
 void memory(const Call& c) {
-  const int64_t free = free_host_memory();
-  const int64_t total =
-      std::max<int64_t>(free, ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
+  const HostRam ram;
   const Json pair = {{"current", 0}, {"peak", 0}};
-  c.reply({{"ram", {{"free", free}, {"used", total - free}, {"total", total}}},
+  c.reply({{"ram", {{"free", ram.free}, {"used", ram.total - ram.free}, {"total", ram.total}}},
            {"cuda",
             {{"system", {{"free", 0}, {"used", 0}, {"total", 0}}},
              {"active", pair},

@@ -3,10 +3,12 @@
 
 #include "apps/cli/picture_formats.h"
 #include "apps/server/base64.h"
+#include "apps/server/byte_span.h"
 #include "apps/server/job_pictures.h"
 #include "apps/server/pictures.h"
 #include "apps/server/request_limits.h"
 #include "apps/server/sdapi/request.h"
+#include "apps/server/sides.h"
 #include "base/names.h"
 #include "io/image.h"
 #include "pipeline/infotext.h"
@@ -17,17 +19,15 @@ namespace {
 void png_info(const Call& c, JsonReader& r) {
   const std::string bytes = picture_bytes(r.text("image").value_or(""), "image");
   const Tensor pixels = decoded_picture(bytes, "image");  // whether it is one
-  const auto text =
-      io::picture_text({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "image");
+  const auto text = io::picture_text(byte_span(bytes), "image");
   const std::string info = cli::infotext_of(text);
   const Infotext parsed = parse_infotext(info);
   Json parameters = Json::object();
   if (!info.empty()) {
     parameters["Prompt"] = parsed.prompt, parameters["Negative prompt"] = parsed.negative;
     for (const auto& [key, value] : parsed.values) parameters[key] = value;
-    const std::string size = parsed.value("Size");
-    if (const size_t x = size.find('x'); x != size.npos)
-      parameters["Size-1"] = size.substr(0, x), parameters["Size-2"] = size.substr(x + 1);
+    if (const auto sides = sides_of(parsed.value("Size")))
+      parameters["Size-1"] = sides->first, parameters["Size-2"] = sides->second;
   }
   Json items = Json::object();
   for (const auto& [key, value] : text) items[key] = value;
@@ -108,10 +108,8 @@ void run_batch(const Call& c, const std::shared_ptr<Batch>& batch) {
   if (batch->left.empty()) return c.reply({{"images", batch->images}, {"html_info", ""}});
   const auto job = c.service.submit(c, std::move(batch->left.back()));
   batch->left.pop_back();
-  c.exchange->on_leave([&s = c.service, id = job->id] {
-    s.codec().add([&s, id] { s.queue().cancel(id); });  // which removes its files
-  });
-  c.service.queue().when_finished(job->id, [c, batch](const JobView& v) {
+  c.service.cancel_on_leave(c, job);
+  c.service.queue().when_finished(*job, [c, batch](const JobView& v) {
     c.service.codec().add([c, batch, v] {
       c.service.answer_later(c, [&](const Call& own) {
         batch->images.push_back(image_of(own.service, v));
@@ -135,7 +133,7 @@ void extra_batch(const Call& c, JsonReader& r) {
   }
   std::ranges::reverse(batch->left);
   c.ignore(r);
-  run_batch(c.waiting(), batch);
+  run_batch(c.without_body(), batch);
 }
 
 // ---- ControlNet
@@ -143,9 +141,8 @@ void detect(const Call& c, JsonReader& r) {
   const std::string module = small_letters(r.text("controlnet_module").value_or("none"));
   sdapi::check_preprocessor(module, "controlnet_module");
   constexpr int64_t usual = 64;  // of this route
-  constexpr int64_t most = sdapi::most_threshold;
-  const ControlThresholds thresholds{r.integer("controlnet_threshold_a", -1, most).value_or(usual),
-                                     r.integer("controlnet_threshold_b", -1, most).value_or(usual)};
+  const ControlThresholds thresholds{sdapi::threshold_of(r, "controlnet_threshold_a", usual),
+                                     sdapi::threshold_of(r, "controlnet_threshold_b", usual)};
   const Json* images = r.array("controlnet_input_images");
   if (!images || images->empty()) fail_field("controlnet_input_images", "No image selected");
   check_count("controlnet_input_images", images->size());

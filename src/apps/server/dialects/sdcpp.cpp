@@ -53,10 +53,9 @@ void set_sampling(const Call& c, SettingsBuilder& to, const Json& params) {
 void set_hires(const Call& c, SettingsBuilder& to, const Json& hires) {
   JsonReader r(hires);
   if (!r.truth("enabled").value_or(true)) return;
-  to.set("hires",
-         str(number_text(r.number("scale").value_or(2)), ':', r.text("upscaler").value_or("latent"),
-             ':', r.integer("steps", 0, most_steps).value_or(0), ':',
-             number_text(r.number("denoising_strength").value_or(0.7))));
+  to.set("hires", hires_text(r.number("scale").value_or(2), r.text("upscaler").value_or("latent"),
+                             r.integer("steps", 0, most_steps).value_or(0),
+                             r.number("denoising_strength").value_or(0.7)));
   c.ignore(r, "hires");
 }
 

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "apps/server/sdapi/request.h"
+#include "apps/server/sides.h"
 #include "pipeline/infotext.h"
 
 namespace ebb::server::sdapi {
@@ -51,9 +52,8 @@ class Filling {
   }
   // "WIDTHxHEIGHT".
   void add_sides(std::string_view key, const char* width, const char* height) {
-    const std::string size = text_.value(key);
-    const size_t x = size.find('x');
-    if (x != size.npos) add(width, size.substr(0, x)), add(height, size.substr(x + 1));
+    if (const auto sides = sides_of(text_.value(key)))
+      add(width, sides->first), add(height, sides->second);
   }
 
  private:

@@ -1,5 +1,6 @@
 // A1111's options as settings of a job, and units of its ControlNet.
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 
 #include "apps/server/base64.h"
@@ -99,8 +100,8 @@ void set_control(const Call& call, SettingsBuilder& to, JsonReader& r, const Uni
                  std::vector<std::string>& maps) {
   std::string module = small_letters(r.text("module").value_or("none"));
   if (module == "invert (from white bg & black line)") module = "invert";
-  const ControlThresholds thresholds{r.integer("threshold_a", -1, most_threshold).value_or(-1),
-                                     r.integer("threshold_b", -1, most_threshold).value_or(-1)};
+  const ControlThresholds thresholds{threshold_of(r, "threshold_a", -1),
+                                     threshold_of(r, "threshold_b", -1)};
   refuse_others(r);
   const std::string mode = mode_of(r.any("control_mode"));
   const char* resize = resize_of(r.any("resize_mode"));
@@ -205,6 +206,13 @@ void keep_options(const Call& c, const Json& asked) {
   SettingsBuilder trial(c.service.source());
   set_options(c, trial, options_of(c.service, changes));
   c.service.options().set(changes);
+}
+
+int64_t threshold_of(JsonReader& r, const char* field, int64_t usual) {
+  const double value = r.number(field).value_or(static_cast<double>(usual));
+  if (!(value >= -1 && value <= most_threshold))
+    fail_field(field, "must be from -1 to ", most_threshold);
+  return static_cast<int64_t>(std::floor(value));
 }
 
 const std::vector<std::string>& preprocessors() { return control_kinds(); }

@@ -184,7 +184,7 @@ double hires_scale(Reading& q) {
                 y = q.r.integer("hr_resize_y", 0, most_side).value_or(0);
   if (x == 0 && y == 0) {
     const double scale = q.r.number("hr_scale").value_or(2);
-    if (scale <= 1 || scale > 8) fail_field("hr_scale", "must be more than 1 and at most 8");
+    if (scale < 1 || scale > 8) fail_field("hr_scale", "must be from 1 to 8");
     return scale;
   }
   const double by_x = static_cast<double>(x) / static_cast<double>(q.size.width),
@@ -211,7 +211,7 @@ void set_hires(Reading& q) {
   const int64_t first = r.integer("firstphase_width", 0, most_side).value_or(0) +
                         r.integer("firstphase_height", 0, most_side).value_or(0);
   r.skip({"hr_scale", "hr_resize_x", "hr_resize_y", "hr_distilled_cfg", "hr_additional_modules"});
-  if (!on) return;
+  if (!on || scale == 1) return;  // A1111 makes no second pass of the same size either
   r.ignore_unless("hr_additional_modules", {Json::array(), Json::array({"Use same choices"})});
   const auto same = [](const std::string& text) {
     return text.empty() || small_letters(text).starts_with("use same");
@@ -225,8 +225,7 @@ void set_hires(Reading& q) {
   refuse_unless(guidance == 1 || guidance == q.to.spec().flags.generate.guidance, "hr_cfg");
   refuse_unless(first == 0, "firstphase_width");
   if (strength < 0 || strength > 1) fail_field("denoising_strength", "must be from 0 to 1");
-  q.to.set("hires", str(number_text(scale), ':', upscaler, ':', steps, ':', number_text(strength)),
-           "hr_upscaler");
+  q.to.set("hires", hires_text(scale, upscaler, steps, strength), "hr_upscaler");
 }
 
 // ---- image to image

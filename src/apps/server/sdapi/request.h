@@ -39,6 +39,9 @@ void add_infotext(Json& body, const std::string& text, Task task, const Catalogu
 std::vector<std::string> set_controls(const Call& call, SettingsBuilder& to, const Json& units,
                                       const std::string& init);
 constexpr int64_t most_threshold = 255 * 8;  // of a Sobel gradient
+// Of a preprocessor: -1 is the usual one; what stands behind the point has no effect, as values of
+// pixels are whole. Throws HttpFault.
+int64_t threshold_of(JsonReader& r, const char* field, int64_t usual);
 // "none", "canny" and what else ebb makes of pictures for control networks.
 const std::vector<std::string>& preprocessors();
 // Throws HttpFault for one that is not among them.
