@@ -120,10 +120,12 @@ U64 Builder::pointer(std::vector<int64_t>& pointers) {
   return param_pointer(pointers.back());
 }
 
-U32 Builder::lane(U32 thread) { return thread & static_cast<uint32_t>(target_.subgroup - 1); }
-U32 Builder::subgroup(U32 thread) {
-  return thread >> std::countr_zero(static_cast<unsigned>(target_.subgroup));
+U32 Builder::lane(int lanes) { return U32(make(Op::lane, Kind::u32, {}, 0, part(lanes))); }
+U32 Builder::subgroup_index(int lanes) {
+  return U32(make(Op::subgroup_index, Kind::u32, {}, 0, part(lanes)));
 }
+
+int Builder::part(int lanes) const { return lanes == 0 ? target_.subgroup : lanes; }
 
 // ---- control flow and variables ----------------------------------------------------------------
 
@@ -180,7 +182,7 @@ WordsVar Builder::var(const Words& start) {
 
 std::vector<Any> Builder::load_vectors(Op op, Any base, int64_t offset, Pred when, int unit,
                                        int units, Kind kind) {
-  const auto with = static_cast<Op>(static_cast<int>(op) + 1);  // load_when follows load
+  const Op with = op == Op::load ? Op::load_when : Op::load_shared_when;
   std::vector<Any> all;
   for (int i = 0; i < units;) {
     const int n = access(unit, units - i);

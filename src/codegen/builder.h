@@ -24,21 +24,12 @@
 
 #include "codegen/ir.h"
 #include "codegen/parameters.h"
+#include "codegen/target.h"
 #include "core/dtype.h"
 
 namespace ebb::codegen {
 
 class Builder;
-
-// What a target can do, as far as those who write kernels have to know.
-struct Target {
-  int subgroup = 32;  // threads
-  bool dynamic_shared = false, async_copy = false, cluster = false;
-  bool has(Feature f) const {
-    return f == Feature::none || (f == Feature::dynamic_shared && dynamic_shared) ||
-           (f == Feature::async_copy && async_copy) || (f == Feature::cluster && cluster);
-  }
-};
 
 // A value of any kind; none if default-constructed.
 struct Any {
@@ -111,6 +102,7 @@ class Builder {
  public:
   Builder(std::string name, const Target& target) : target_(target) {
     kernel_.name = std::move(name);
+    kernel_.subgroup = target.subgroup;
   }
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
@@ -157,8 +149,10 @@ class Builder {
   U64 pointer(std::vector<int64_t>& pointers);
   U32 block_index() { return use_block_ ? use_block_ : U32(make(Op::block_index, Kind::u32, {})); }
   U32 thread_index() { return U32(make(Op::thread_index, Kind::u32, {})); }
-  U32 lane(U32 thread);      // of the thread's subgroup
-  U32 subgroup(U32 thread);  // of the block
+  // The thread's place in a part of `lanes` neighbours of its subgroup, and the part's in the
+  // block; lanes: a power of two, at most a subgroup; 0: a subgroup.
+  U32 lane(int lanes = 0);
+  U32 subgroup_index(int lanes = 0);
 
   // ---- control flow. Values that a body makes stay in it; variables carry results out.
   void when(Pred p, const std::function<void()>& body);  // no predicate: always
@@ -224,6 +218,7 @@ class Builder {
   void add(Op op, std::span<const Any> operands, std::span<const Kind> results, int detail,
            int64_t number);
   F32 unpacked(DType dtype, Any word, int which, bool whole);
+  int part(int lanes) const;
 
   Target target_;
   Kernel kernel_;

@@ -8,7 +8,7 @@
 namespace ebb::codegen {
 namespace {
 
-constexpr Target everything{.dynamic_shared = true, .async_copy = true, .cluster = true};
+const Target everything{.dynamic_shared = true, .async_copy = true, .cluster = true};
 
 // The text of the Error that `body` gives a kernel, "" if there is none.
 std::string refused(const std::function<void(Builder&)>& body, const Target& target = everything) {
@@ -93,6 +93,15 @@ TEST(codegen, loop__has_one_way_out) {
   EXPECT_NE(
       refused([](Builder& b) { b.break_unless(b.block_index() < 2u); }).find("stands in a loop"),
       std::string::npos);
+}
+
+TEST(codegen, parts_of_subgroups__are_powers_of_two) {
+  for (const int lanes : {0, 1, 8, 32})
+    EXPECT_EQ(refused([&](Builder& b) { b.when(b.lane(lanes) == b.subgroup_index(lanes), [] {}); }),
+              "");
+  for (const int lanes : {-1, 12, 64})
+    EXPECT_NE(refused([&](Builder& b) { b.lane(lanes); }).find("a power of two of its lanes"),
+              std::string::npos);
 }
 
 TEST(codegen, extension__is_refused_by_targets_without_it) {

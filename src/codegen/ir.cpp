@@ -12,6 +12,8 @@ constexpr OpInfo table[] = {
     {Op::pointer_at, "pointer_at", "lu"},
     {Op::block_index, "block_index", "u"},
     {Op::thread_index, "thread_index", "u"},
+    {Op::lane, "lane", "u"},
+    {Op::subgroup_index, "subgroup_index", "u"},
     {Op::add, "add", "aaa"},
     {Op::sub, "sub", "aaa"},
     {Op::mul, "mul", "aaa"},
@@ -91,9 +93,9 @@ constexpr bool in_order() {
 static_assert(in_order(), "the table has every op, in the order of the enum");
 
 bool same_for_all(Op op) {
-  return op != Op::thread_index && op != Op::load && op != Op::load_when && op != Op::load_shared &&
-         op != Op::load_shared_when && op != Op::shuffle_xor && op != Op::shuffle_down &&
-         op != Op::transaction_done;
+  return op != Op::thread_index && op != Op::lane && op != Op::subgroup_index && op != Op::load &&
+         op != Op::load_when && op != Op::load_shared && op != Op::load_shared_when &&
+         op != Op::shuffle_xor && op != Op::shuffle_down && op != Op::transaction_done;
 }
 
 }  // namespace

@@ -26,7 +26,12 @@ enum class Op : uint8_t {
   param_at,  // the field at a number of bytes that is a value (+ number)
   pointer_at,
   block_index,   // one-dimensional
-  thread_index,  // within the block
+  thread_index,  // within the block: subgroup after subgroup, lane after lane
+  // Of parts of `number` neighbouring lanes each, a power of two and at most a subgroup; a part of
+  // 1
+  // is a thread. The thread's place in its part, and the part's in the block.
+  lane,
+  subgroup_index,
   // integers
   add,
   sub,
@@ -58,8 +63,8 @@ enum class Op : uint8_t {
   min_nan,  // NaN if a is; b is a number
   max_nan,
   less,  // a < b as 1 or 0
-  // floats, approximate: div to 2.5 ulp, the others to 2. math.cpp relies on
-  // exp2 for -30 < x <= 16; a target that is less exact outside [-1, 1] scales by powers of two
+  // floats, approximate: div to 2.5 ulp, the others to 2, exp2 for -30 < x <= 16 and beyond to a
+  // relative 2^-12. A target that is less exact outside [-1, 1] scales by powers of two.
   div,
   rcp,
   sqrt,
@@ -147,6 +152,7 @@ struct Value {
 
 struct Kernel {
   std::string name;
+  int subgroup = 32;             // threads, that it is written for
   int threads = 256;             // of a block, at most
   int blocks_per_processor = 0;  // at least, by registers; 0: no bound
   int64_t parameter_bytes = 0;

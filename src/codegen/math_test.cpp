@@ -101,6 +101,22 @@ TEST(codegen_math, functions__are_exact_to_a_few_units_in_the_last_place) {
           << ", off by " << how.approximate;
 }
 
+// What ir.h says of exp2.
+TEST(codegen_math, functions__need_exp2_near_0_only) {
+  constexpr float beyond = 0x1p-12f;
+  const Range ranges[] = {{ScalarOp::exp, -86.9, 88.7, false, 3.8},
+                          {ScalarOp::tanh, -9, 9, false, 1.7},
+                          {ScalarOp::sigmoid, -80, 20, false, 4.3},
+                          {ScalarOp::erf, -4, 4, false, 2.3}};
+  for (const Range& r : ranges)
+    for (testing::Arithmetic how : targets)
+      for (const float error : {beyond, -beyond}) {
+        how.exp2_beyond = error;
+        EXPECT_LE(largest_error(r, how), r.most)
+            << info_of(r.op).name << ", fused " << how.fused << ", off by " << how.approximate;
+      }
+}
+
 TEST(codegen_math, sine_and_cosine__are_exact_for_arguments_of_any_size) {
   for (const ScalarOp op : {ScalarOp::sin, ScalarOp::cos})
     for (const bool fused : {true, false})

@@ -28,6 +28,7 @@ class Parameters {
   }
   int64_t size() const { return static_cast<int64_t>(bytes_.size()); }
   void* data() { return bytes_.data(); }
+  const std::vector<char>& bytes() const { return bytes_; }
   // Those of `part`, and bytes up to a multiple of 8.
   void append(const Parameters& part) {
     bytes_.insert(bytes_.end(), part.bytes_.begin(), part.bytes_.end());
@@ -46,8 +47,10 @@ class SharedLaunch {
   static constexpr int64_t stride_at = 0;
   static int64_t first_block_at(int use) { return 4 * int64_t{use}; }
   static int64_t header_bytes(int uses) { return uses > 1 ? up(4 * int64_t{uses}) : 0; }
-  static int64_t bytes(int uses, int64_t use_bytes) {
-    return header_bytes(uses) + uses * up(use_bytes);
+  static int64_t bytes(int uses, int64_t use_bytes) { return use_at(uses, uses, use_bytes); }
+  // Where the struct of a use begins.
+  static int64_t use_at(int use, int uses, int64_t use_bytes) {
+    return header_bytes(uses) + use * up(use_bytes);
   }
 
   SharedLaunch(int uses, int64_t use_bytes) {

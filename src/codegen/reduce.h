@@ -17,8 +17,8 @@ std::vector<F32> subgroup_reduce(Builder& b, std::vector<F32> values, int lanes,
                                  const Combine& combine);
 
 // Each value, reduced within subgroups already, over a block of `threads` (a power of two of
-// subgroups, at most subgroup^2 threads); all of them get the result.
-std::vector<F32> block_reduce(Builder& b, const std::vector<F32>& values, U32 thread, int threads,
+// subgroups); all of them get the result.
+std::vector<F32> block_reduce(Builder& b, const std::vector<F32>& values, int threads,
                               const Combine& combine);
 
 }  // namespace ebb::codegen

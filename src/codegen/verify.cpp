@@ -25,6 +25,9 @@ class Verifier {
       if (i.op == Op::barrier || i.op == Op::subgroup_barrier || i.op == Op::shuffle_xor ||
           i.op == Op::shuffle_down || i.op == Op::cluster_arrive || i.op == Op::cluster_wait)
         rule(divergent_ == 0, "only some threads are here");
+      if (i.op == Op::lane || i.op == Op::subgroup_index)
+        rule(0 < i.number && i.number <= k_.subgroup && (i.number & (i.number - 1)) == 0,
+             "a part of a subgroup has a power of two of its lanes");
       if (i.op == Op::break_unless) check_break();
       enter_or_leave(i);
       for (int32_t r = 0; r < i.results; ++r) define(i.result + r);

@@ -9,13 +9,14 @@
 #include <functional>
 #include <vector>
 
-#include "backend/cuda/ptx/registers.h"
+#include "codegen/loops/loop_kernel.h"
+#include "codegen/registers.h"
 #include "core/dtype.h"
 #include "ir/expr.h"
 #include "ir/iteration_space.h"
 #include "support/kernel_interpreter.h"
 
-namespace ebb::cuda {
+namespace ebb::codegen {
 
 // Numbers of a dtype in memory that is aligned to 16 bytes (or, unaligned, to an element).
 class Buffer {
@@ -69,8 +70,8 @@ inline double tolerance(DType dtype, double size) {
 }
 
 // Runs a kernel both ways, and expects of each what `want` gives for output k, element i.
-inline void expect_results(const codegen::Kernel& kernel, void* parameters,
-                           testing::HostLaunch launch, std::vector<Buffer>& out,
+inline void expect_results(const Kernel& kernel, void* parameters, testing::HostLaunch launch,
+                           std::vector<Buffer>& out,
                            const std::function<double(size_t, int64_t)>& want) {
   const SharedRegisters shared(kernel);
   for (const bool registers : {false, true}) {
@@ -89,17 +90,16 @@ inline void expect_results(const codegen::Kernel& kernel, void* parameters,
 }
 
 // The same for the loops whose parameters are pointers.
-template <class Text>
-void expect_results(Text& text, std::vector<Buffer>& in, std::vector<Buffer>& out,
-                    testing::HostLaunch launch,
-                    const std::function<double(size_t, int64_t)>& want) {
+inline void expect_results(LoopKernel& made, std::vector<Buffer>& in, std::vector<Buffer>& out,
+                           testing::HostLaunch launch,
+                           const std::function<double(size_t, int64_t)>& want) {
   std::vector<void*> all;
-  for (const size_t i : text.used) all.push_back(in[i].data());
+  for (const size_t i : made.used) all.push_back(in[i].data());
   for (Buffer& b : out) all.push_back(b.data());
-  ASSERT_EQ(all.size(), text.pointers.size());
-  for (size_t k = 0; k < all.size(); ++k) text.parameters.set(text.pointers[k], all[k]);
-  launch.threads = text.threads;
-  expect_results(text.code, text.parameters.data(), launch, out, want);
+  ASSERT_EQ(all.size(), made.pointers.size());
+  for (size_t k = 0; k < all.size(); ++k) made.parameters.set(made.pointers[k], all[k]);
+  launch.threads = made.threads;
+  expect_results(made.kernel, made.parameters.data(), launch, out, want);
 }
 
 inline std::vector<double> evaluated(const Expr& e, const std::vector<double>& x) {
@@ -124,4 +124,4 @@ inline double element(const IterationSpace& space, size_t i, const Buffer& b, in
   return b.get(offset);
 }
 
-}  // namespace ebb::cuda
+}  // namespace ebb::codegen

@@ -133,6 +133,7 @@ class Cluster {
   }
   Kind kind(const Instruction& i, int k) const { return k_.value(k_.operand(i, k)).kind; }
   size_t block(size_t t) const { return t / static_cast<size_t>(l_.threads); }
+  size_t thread(size_t t) const { return t % static_cast<size_t>(l_.threads); }  // of its block
 
   // All threads read before any writes: a result may live where an operand does.
   void step(const Instruction& i, const Mask& mask) {
@@ -244,9 +245,9 @@ class Cluster {
     return v;
   }
   float other_lane(const Instruction& i, size_t t) const {
-    constexpr size_t lanes = 32;
+    const auto lanes = static_cast<size_t>(k_.subgroup);
     const auto n = static_cast<size_t>(i.number);
-    const size_t lane = t % lanes;
+    const size_t lane = thread(t) % lanes;
     const size_t from = i.op == Op::shuffle_xor ? lane ^ n : lane + n < lanes ? lane + n : lane;
     return x(i, 0, t - lane + from);
   }
@@ -274,7 +275,11 @@ class Cluster {
       case Op::rcp: return off(1 / a);
       case Op::sqrt: return off(std::sqrt(a));
       case Op::rsqrt: return off(static_cast<float>(1 / std::sqrt(double{a})));
-      case Op::exp2: return off(static_cast<float>(std::exp2(double{a})));
+      case Op::exp2: {
+        const bool beyond = a <= -30 || a > 16;
+        return off(static_cast<float>(std::exp2(double{a}))) *
+               (beyond ? 1 + l_.arithmetic.exp2_beyond : 1);
+      }
       case Op::select: return x(i, in(i, 0, t) != 0 ? 1 : 2, t);
       case Op::to_float: return converted(kind(i, 0), in(i, 0, t));
       case Op::unpack: return unpacked(static_cast<DType>(i.detail), in(i, 0, t), i.number & 255);
@@ -301,7 +306,9 @@ class Cluster {
     const bool is_signed = i.operands > 0 && kind(i, 0) == Kind::i32;
     switch (i.op) {
       case Op::block_index: return static_cast<uint64_t>(first_block_) + block(t);
-      case Op::thread_index: return t % static_cast<size_t>(l_.threads);
+      case Op::thread_index: return thread(t);
+      case Op::lane: return thread(t) % static_cast<size_t>(i.number);
+      case Op::subgroup_index: return thread(t) / static_cast<size_t>(i.number);
       case Op::add:
       case Op::shared_move: return a + b;
       case Op::sub: return a - b;

@@ -9,8 +9,9 @@
 namespace ebb::testing {
 
 struct Arithmetic {
-  bool fused = true;    // fma() rounds once
-  int approximate = 0;  // units in the last place added to what approximate functions give
+  bool fused = true;      // fma() rounds once
+  int approximate = 0;    // units in the last place added to what approximate functions give
+  float exp2_beyond = 0;  // relative error of exp2 outside of -30 < x <= 16
 };
 
 struct HostLaunch {

@@ -6,7 +6,7 @@
 
 #include "backend/cuda/generated/map.h"
 #include "backend/cuda/generated/rows.h"
-#include "backend/cuda/generated/swaps.h"
+#include "codegen/loops/swaps.h"
 #include "ir/kernel.h"
 #include "ops/loop/op.h"
 #include "ops/prim/cuda_slices.h"
@@ -18,7 +18,7 @@ Kernel loop_rows();
 Kernel loop_pixels();
 
 // What the passes take of a use that their kernel supports; operands are the tensors as sliced.
-ebb::cuda::MapPasses::Use map_use(const Signature& s);
+ebb::cuda::MapUse map_use(const Signature& s);
 ebb::cuda::RowUse row_use(const Signature& s);
 
 // Whether no swapped operand is in segments, which no kernel reads so.
@@ -28,8 +28,8 @@ inline bool swaps_dense(const Loop& a) {
 }
 
 // The runs of swapped operands, by operand.
-inline ebb::cuda::SwapsForm swaps_form(const Loop& a) {
-  ebb::cuda::SwapsForm form;
+inline codegen::SwapsForm swaps_form(const Loop& a) {
+  codegen::SwapsForm form;
   const auto operands = static_cast<size_t>(a.expr.inputs()) - a.reductions.size();
   for (size_t i = 0; i < operands; ++i) form.runs.push_back(a.swaps.run_of(i));
   return form;

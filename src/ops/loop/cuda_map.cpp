@@ -14,20 +14,16 @@ bool supports(const Signature& s, const Device&) {
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
-  const auto& a = s.as<Loop>();
-  const ebb::cuda::MapPasses::Use use = map_use(s);
-  const ebb::cuda::MapPass pass(use.expr, use.types, use.segments, ebb::cuda::of(device));
-  return {0, [pass, slices = slices_pass(a.slices, a.segments, s.in)](const Call& c) {
-            pass.run(slices.in(c.in), c.out);
-          }};
+  const ebb::cuda::MapPass pass({map_use(s)}, ebb::cuda::of(device));
+  return {0, [pass](const Call& c) { pass.run(c.in, c.out); }};
 }
 
 }  // namespace
 
-ebb::cuda::MapPasses::Use map_use(const Signature& s) {
+ebb::cuda::MapUse map_use(const Signature& s) {
   const auto& a = s.as<Loop>();
   const Signature whole = without_views(s);
-  ebb::cuda::SegmentsForm segments{a.segments.widths, {}, {}};
+  codegen::SegmentsForm segments{a.segments.widths, {}, {}};
   std::vector<DType> out;
   for (size_t i = 0; i < whole.in.size(); ++i)
     segments.segmented_in.push_back(a.segments.has_in(i));
@@ -35,15 +31,15 @@ ebb::cuda::MapPasses::Use map_use(const Signature& s) {
     segments.segmented_out.push_back(a.segments.has_out(k));
     out.push_back(whole.out[k].dtype);
   }
-  return {a.expr,
-          {.shape = Shape(a.shape),
-           .in = whole.in,
-           .out = out,
-           .slices = slices_pass(a.slices, a.segments, s.in).form,
-           .swaps = swaps_form(a),
-           .same = same_tensors(a),
-           .unaligned = !s.aligned},
-          segments};
+  return {.expr = a.expr,
+          .shape = Shape(a.shape),
+          .in = whole.in,
+          .out = out,
+          .segments = segments,
+          .slices = slices_form(a.slices, a.segments, s.in),
+          .swaps = swaps_form(a),
+          .same = same_tensors(a),
+          .unaligned = !s.aligned};
 }
 
 Kernel loop_map() {

@@ -8,8 +8,9 @@
 namespace ebb::ops::cuda {
 namespace {
 
-using ebb::cuda::PixelForm;
-using ebb::cuda::PixelLayout;
+using codegen::PixelForm;
+using codegen::PixelLayout;
+using codegen::PixelReduction;
 using ebb::cuda::PixelPass;
 
 // None where an input changes with the pixels but does not lie like the images: as slices.
@@ -24,7 +25,7 @@ std::optional<PixelForm> form_of(const Signature& use) {
   f.channels = shape[-1];
   f.pixels = shape.slice(1, shape.rank() - 1).numel();
   f.groups = a.groups;
-  const ebb::cuda::SlicesForm slices = slices_pass(a.slices, a.segments, use.in).form;
+  const codegen::SlicesForm slices = slices_form(a.slices, a.segments, use.in);
   for (size_t i = 0; i < s.in.size(); ++i) {
     const Type& t = s.in[i];
     const bool streams = varies_over_pixels(t.shape, shape);
@@ -32,12 +33,12 @@ std::optional<PixelForm> form_of(const Signature& use) {
       return std::nullopt;
     const std::vector<int64_t> strides = broadcast_strides(t.shape, shape);
     const Pitch pitch = slices.has(i) ? slices.pitch[i] : Pitch{};
-    f.in.push_back({t.dtype, streams, pitch.stride(strides.front()), strides.back()});
+    f.in.push_back({t.dtype, streams, pitch.stride(strides.front()), strides.back(),
+                    slices.has(i) ? slices.begin[i] : 0});
   }
   for (const LoopReduction& r : a.reductions)
-    f.reductions.push_back(r.over == LoopReduction::Over::pixels
-                               ? ebb::cuda::PixelReduction::pixels
-                               : ebb::cuda::PixelReduction::groups);
+    f.reductions.push_back(r.over == LoopReduction::Over::pixels ? PixelReduction::pixels
+                                                                 : PixelReduction::groups);
   for (const LoopResult& r : a.results) {
     f.out.push_back(r.dtype);
     f.per_channel.push_back(r.extent == Extent::channel);
@@ -61,16 +62,6 @@ std::optional<PixelForm> form_with_kernels(const Signature& s) {
 std::vector<PixelLayout> layouts(const Signature& s, const Device& device) {
   const std::optional<PixelForm> form = form_with_kernels(s);
   return form ? PixelPass::layouts(*form, ebb::cuda::of(device)) : std::vector<PixelLayout>{};
-}
-
-// The addresses of all outputs: of the last tensor, of type `last`, those of what lies in it.
-std::vector<void*> outputs(std::span<void* const> out, const Type& last, int64_t concatenated) {
-  std::vector<void*> at(out.begin(), out.end());
-  if (concatenated == 0) return at;
-  const int64_t bytes = last.shape[-1] / concatenated * size_of(last.dtype);
-  for (int64_t k = 1; k < concatenated; ++k)
-    at.push_back(static_cast<char*>(out.back()) + k * bytes);
-  return at;
 }
 
 bool supports(const Signature& s, const Device& device) {
@@ -97,11 +88,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& device) {
   if (!form) return {0, [](const Call&) {}};
   const PixelPass pass(*form, tune.value("tile", 0), tune.value("cluster", 0),
                        tune.value("threads", 0), ebb::cuda::of(device));
-  const auto& a = s.as<Loop>();
-  return {0, [=, slices = slices_pass(a.slices, a.segments, s.in), type = s.out.back(),
-              concatenated = a.concatenated](const Call& c) {
-            pass.run(slices.in(c.in), outputs(c.out, type, concatenated));
-          }};
+  return {0, [pass](const Call& c) { pass.run(c.in, c.out); }};
 }
 
 }  // namespace

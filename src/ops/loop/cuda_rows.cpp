@@ -4,7 +4,7 @@
 namespace ebb::ops::cuda {
 namespace {
 
-using ebb::cuda::RowExtent;
+using codegen::RowExtent;
 
 RowExtent extent_of(Extent e) {
   return e == Extent::element ? RowExtent::element
@@ -26,9 +26,9 @@ bool reads_segments(const Loop& a) {
          (-p.dim > a.row_dims && p.segmented_out.empty() && a.partial_rows == 0);
 }
 
-ebb::cuda::RowSegments segments_of(const Signature& s) {
+codegen::RowSegments segments_of(const Signature& s) {
   const auto& a = s.as<Loop>();
-  ebb::cuda::RowSegments r{.widths = a.segments.widths, .dim = a.segments.dim};
+  codegen::RowSegments r{.widths = a.segments.widths, .dim = a.segments.dim};
   const auto operands = static_cast<size_t>(a.expr.inputs()) - a.reductions.size();
   for (size_t i = 0, tensor = 0; i < operands; ++i) {
     const bool segmented = a.segments.has_in(i);
@@ -49,30 +49,30 @@ bool supports(const Signature& s, const Device&) {
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
-  const auto& a = s.as<Loop>();
-  const ebb::cuda::RowUse use = row_use(s);
-  const ebb::cuda::RowPass pass(use.expr, use.shape, use.in, use.options, ebb::cuda::of(device));
-  return {0, [pass, slices = slices_pass(a.slices, a.segments, s.in)](const Call& c) {
-            pass.run(slices.in(c.in), c.out);
-          }};
+  const ebb::cuda::RowPass pass({row_use(s)}, ebb::cuda::of(device));
+  return {0, [pass](const Call& c) { pass.run(c.in, c.out); }};
 }
 
 }  // namespace
 
 ebb::cuda::RowUse row_use(const Signature& s) {
   const auto& a = s.as<Loop>();
-  ebb::cuda::RowPass::Options o{.row_dims = a.row_dims, .partial_rows = a.partial_rows};
-  for (const LoopReduction& r : a.reductions) o.maximum.push_back(r.maximum);
+  ebb::cuda::RowUse use{.expr = a.expr,
+                        .shape = Shape(a.shape),
+                        .in = without_views(s).in,
+                        .row_dims = a.row_dims,
+                        .partial_rows = a.partial_rows};
+  for (const LoopReduction& r : a.reductions) use.maximum.push_back(r.maximum);
   for (const LoopResult& r : a.results) {
-    o.out.push_back(r.dtype);
-    o.extents.push_back(extent_of(r.extent));
+    use.out.push_back(r.dtype);
+    use.extents.push_back(extent_of(r.extent));
   }
-  o.slices = slices_pass(a.slices, a.segments, s.in).form;
-  o.swaps = swaps_form(a);
-  o.unaligned = !s.aligned;
-  o.segments = segments_of(s);
-  o.same = same_tensors(a);
-  return {a.expr, Shape(a.shape), without_views(s).in, o};
+  use.slices = slices_form(a.slices, a.segments, s.in);
+  use.swaps = swaps_form(a);
+  use.unaligned = !s.aligned;
+  use.segments = segments_of(s);
+  use.same = same_tensors(a);
+  return use;
 }
 
 Kernel loop_rows() {

@@ -5,23 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "backend/cuda/generated/slices.h"
+#include "codegen/loops/slices.h"
 #include "ops/prim/segments.h"
 #include "ops/prim/slices.h"
 
 namespace ebb::ops::cuda {
-
-struct SlicesPass {
-  ebb::cuda::SlicesForm form;
-  std::vector<int64_t> bytes = {};  // by tensor: from its start to the operand; [] if all are 0
-
-  // The addresses of the operands that lie in these tensors.
-  std::vector<void*> in(std::span<void* const> tensors) const {
-    std::vector<void*> at(tensors.begin(), tensors.end());
-    for (size_t i = 0; i < bytes.size(); ++i) at[i] = static_cast<char*>(at[i]) + bytes[i];
-    return at;
-  }
-};
 
 // Whether kernels can step over the tensors that are given: by strides of 32 bits.
 inline bool can_step(const Slices& c, std::span<const Type> given) {
@@ -31,23 +19,21 @@ inline bool can_step(const Slices& c, std::span<const Type> given) {
 }
 
 // `given` are the tensors of an op, of which operands may lie in segments.
-inline SlicesPass slices_pass(const Slices& c, const Segments& segments,
-                              std::span<const Type> given) {
-  SlicesPass pass;
-  if (c.operands.empty()) return pass;
-  pass.bytes.resize(given.size());
+inline codegen::SlicesForm slices_form(const Slices& c, const Segments& segments,
+                                       std::span<const Type> given) {
+  codegen::SlicesForm form;
+  if (c.operands.empty()) return form;
   for (size_t tensor = 0, operand = 0; tensor < given.size(); ++operand) {
     const auto at = c.of(operand);
     const Shape& whole = given[tensor].shape;
     int64_t step = 1;  // elements from one of the sliced dim to the next
     for (int64_t d = at ? c.dim(*at) + 1 : 0; d < 0; ++d) step *= whole[d];
-    pass.form.pitch.push_back(
-        at ? Pitch{(c.end[*at] - c.begin[*at]) * step, whole[c.dim(*at)] * step} : Pitch{});
-    pass.form.begin.push_back(at ? c.begin[*at] * step : 0);
-    pass.bytes[tensor] = pass.form.begin.back() * size_of(given[tensor].dtype);
+    form.pitch.push_back(at ? Pitch{(c.end[*at] - c.begin[*at]) * step, whole[c.dim(*at)] * step}
+                            : Pitch{});
+    form.begin.push_back(at ? c.begin[*at] * step : 0);
     tensor += segments.has_in(operand) ? segments.widths.size() : 1;
   }
-  return pass;
+  return form;
 }
 
 }  // namespace ebb::ops::cuda

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/device/device.h"
-#include "backend/cuda/generated/pixel_text.h"
+#include "codegen/loops/pixel_kernel.h"
 
 namespace ebb::cuda {
 
@@ -16,19 +16,21 @@ namespace ebb::cuda {
 // only the same segment.
 class PixelPass {
  public:
-  static std::vector<PixelLayout> layouts(const PixelForm& form, const CudaDevice& device);
+  static std::vector<codegen::PixelLayout> layouts(const codegen::PixelForm& form,
+                                                   const CudaDevice& device);
   // Whether there is a layout.
-  static bool fits(const PixelForm& form, const CudaDevice& device);
+  static bool fits(const codegen::PixelForm& form, const CudaDevice& device);
   // With the layout of this tile, cluster and number of threads, or the best guess if it is not
   // among them. Throws Error if there is none.
-  PixelPass(const PixelForm& form, int64_t tile, int64_t cluster, int64_t threads,
+  PixelPass(const codegen::PixelForm& form, int64_t tile, int64_t cluster, int64_t threads,
             CudaDevice& device);
+  // All segments, in order; of slices, the whole tensors; concatenated outputs are one tensor.
   void run(std::span<void* const> in, std::span<void* const> out) const;
 
   struct State;
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<const State> state_;
 };
 
 }  // namespace ebb::cuda

@@ -7,22 +7,16 @@
 #include "backend/cuda/generated/kernel.h"
 #include "backend/cuda/generated/map.h"
 #include "backend/cuda/generated/reduce_finish.h"
-#include "backend/cuda/generated/reduce_text.h"
 #include "codegen/expr_writer.h"
+#include "codegen/loops/reduce_kernel.h"
 #include "ir/expr_inputs.h"
 
 namespace ebb::cuda {
+
+using codegen::ReduceForm;
+using codegen::ReduceLayout;
+
 namespace {
-
-// A compiled first stage.
-struct Stage : GeneratedKernel<ReduceText> {
-  Stage(const ReduceForm& form, const ReduceLayout& layout, CudaDevice& device)
-      : GeneratedKernel("reduce", write_reduce(form, layout, device.capability()), device) {}
-
-  void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
-    GeneratedKernel::launch(pointers, static_cast<unsigned>(text.blocks), device);
-  }
-};
 
 // Whether the large inputs are of 16 bits, so that their rounding hides that of the functions.
 bool narrow_inputs(const Expr& e, const std::vector<Type>& in, int64_t numel) {
@@ -92,6 +86,15 @@ FinishForm finish_of(const ReduceForm& form, const Dims& dims) {
   return f;
 }
 
+// The compiled first stage.
+GeneratedKernel stage_of(const ReduceForm& form, const ReduceLayout& layout, CudaDevice& device) {
+  constexpr const char* name = "reduce";
+  codegen::LoopKernel kernel[] = {write_reduce(form, layout, target_of(device))};
+  const Addresses addresses[] = {AddressCounter().next(
+      std::vector<size_t>(form.in.size(), 1), {}, form.in, layout.direct ? form.out.size() : 1)};
+  return {name, compiled(name, kernel[0].kernel, device), prepared_launch(name, kernel, addresses)};
+}
+
 // Same expression, scaled; or the value of an empty reduction.
 Expr scaled(const Expr& e, double scale) {
   std::vector<Scalar> y = e.apply(inputs_as_scalars(e));
@@ -108,7 +111,7 @@ Expr constants(const Expr& e, double value) {
 struct ReducePass::State {
   CudaDevice& device;
   std::optional<MapPass> map;  // nothing is reduced, or nothing is there
-  std::optional<Stage> stage;
+  std::optional<GeneratedKernel> stage;
   std::optional<FinishForm> finish;  // none: the first stage writes the results
   int64_t partials = 0;              // that it reads
 };
@@ -128,23 +131,21 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
   }
   if (out.numel() == 0) return;
   const Dims dims(shape, reduced);
+  const auto map = [&](const Expr& e, const Shape& of, std::vector<Type> operands) {
+    const MapUse use{.expr = e,
+                     .shape = of,
+                     .in = std::move(operands),
+                     .out = options.out,
+                     .unaligned = options.unaligned};
+    s.map.emplace(std::vector{use}, device);
+  };
   if (shape.numel() == 0) {
     const double none = options.maximum ? -std::numeric_limits<double>::infinity() : 0.0;
-    s.map.emplace(constants(expr, none),
-                  MapPass::Types{.shape = out,
-                                 .in = std::vector<Type>(in.size()),
-                                 .out = options.out,
-                                 .unaligned = options.unaligned},
-                  SegmentsForm{}, device);
+    map(constants(expr, none), out, std::vector<Type>(in.size()));
     return;
   }
   if (dims.nothing()) {
-    s.map.emplace(options.maximum ? expr : scaled(expr, options.scale),
-                  MapPass::Types{.shape = shape,
-                                 .in = std::move(in),
-                                 .out = options.out,
-                                 .unaligned = options.unaligned},
-                  SegmentsForm{}, device);
+    map(options.maximum ? expr : scaled(expr, options.scale), shape, std::move(in));
     return;
   }
   ReduceForm form = form_of(expr, shape, std::move(in), dims);
@@ -152,9 +153,9 @@ ReducePass::ReducePass(const Expr& expr, const Shape& shape, std::vector<Type> i
   form.scale = static_cast<float>(options.scale);
   form.unaligned = options.unaligned;
   form.out = options.out;
-  ReduceLayout layout = layout_of(form, device.sm_count());
+  ReduceLayout layout = layout_of(form, target_of(device));
   layout.direct = layout.chunks == 1 && !dims.folds();
-  s.stage.emplace(form, layout, device);
+  s.stage.emplace(stage_of(form, layout, device));
   if (layout.direct) return;
   s.finish = finish_of(form, dims);
   s.finish->chunks = layout.chunks;
@@ -168,8 +169,7 @@ void ReducePass::run(std::span<void* const> in, std::span<void* const> out, void
   if (s.map) return s.map->run(in, out);
   if (!s.stage) return;
   void* const partials[] = {workspace};
-  s.stage->launch(s.stage->pointers(in, s.finish ? std::span<void* const>(partials) : out),
-                  s.device);
+  s.stage->run(in, s.finish ? std::span<void* const>(partials) : out, s.device);
   if (s.finish) reduce_finish(*s.finish, static_cast<const float*>(workspace), out, s.device);
 }
 

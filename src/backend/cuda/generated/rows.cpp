@@ -5,30 +5,32 @@
 #include <optional>
 
 #include "backend/cuda/generated/kernel.h"
-#include "backend/cuda/generated/row_text.h"
-#include "backend/cuda/generated/shared_kernel.h"
 #include "codegen/expr_writer.h"
 
 namespace ebb::cuda {
+
+using codegen::LoopKernel;
+using codegen::RowForm;
+using codegen::Target;
+
 namespace {
 
 RowForm form_of(RowUse use) {
   const Shape& shape = use.shape;
-  const RowPass::Options& options = use.options;
   RowForm form{.expr = codegen::simplified(use.expr),
                .in = {},
-               .out = options.out,
-               .maximum = options.maximum,
-               .extents = options.extents,
-               .partial_rows = options.partial_rows,
+               .out = use.out,
+               .maximum = use.maximum,
+               .extents = use.extents,
+               .partial_rows = use.partial_rows,
                .space = {},
-               .slices = options.slices,
-               .swaps = options.swaps,
-               .segments = options.segments,
-               .same = options.same,
-               .unaligned = options.unaligned};
+               .slices = use.slices,
+               .swaps = use.swaps,
+               .segments = use.segments,
+               .same = use.same,
+               .unaligned = use.unaligned};
   std::vector<Type>& in = use.in;
-  std::vector<Pitch> pitches = options.slices.pitch;
+  std::vector<Pitch> pitches = use.slices.pitch;
   for (size_t i = 0; i < in.size(); ++i) {
     form.in.push_back(in[i].dtype);
     if (use.expr.uses(static_cast<int64_t>(i))) continue;
@@ -43,7 +45,7 @@ RowForm form_of(RowUse use) {
     in.push_back({DType::f32, along});
   }
   std::vector<bool> reduced(static_cast<size_t>(shape.rank()));
-  std::fill(reduced.end() - options.row_dims, reduced.end(), true);
+  std::fill(reduced.end() - use.row_dims, reduced.end(), true);
   form.space = make_iteration_space(shape, in, reduced, pitches);
   if (form.segments.any()) {
     const std::vector<int64_t> along = form.space.strides.back();
@@ -53,89 +55,78 @@ RowForm form_of(RowUse use) {
   return form;
 }
 
-// Of uses that share a launch.
-std::vector<RowText> texts_of(const std::vector<RowUse>& uses, const CudaDevice& device) {
+// Of uses that share a launch, or of one.
+std::vector<LoopKernel> kernels_of(const std::vector<RowUse>& uses, const Target& target) {
   std::vector<RowForm> forms;
   int64_t rows = 0;
   for (const RowUse& use : uses) rows += forms.emplace_back(form_of(use)).rows();
   // tables that the uses share are read by neighbours then
   const bool alternate =
-      std::has_single_bit(forms.size()) &&
+      uses.size() > 1 && std::has_single_bit(forms.size()) &&
       std::ranges::all_of(forms, [&](const RowForm& f) { return f.rows() == forms[0].rows(); });
-  std::vector<RowText> texts;
+  std::vector<LoopKernel> kernels;
   for (RowForm& f : forms) {
     f.alternate = alternate;
     f.uses = static_cast<int>(forms.size());
     f.shared_rows = rows;
-    texts.push_back(write_rows(f, row_layout(f, device.sm_count()), device.capability()));
+    kernels.push_back(write_rows(f, row_layout(f, target), target));
   }
-  return texts;
+  return kernels;
 }
 
-struct RowKernel : GeneratedKernel<RowText> {
-  RowKernel(const RowForm& form, CudaDevice& device)
-      : GeneratedKernel("rows",
-                        write_rows(form, row_layout(form, device.sm_count()), device.capability()),
-                        device) {}
-
-  void launch(const std::vector<void*>& pointers, CudaDevice& device) const {
-    GeneratedKernel::launch(pointers, static_cast<unsigned>(text.blocks), device);
+Addresses addresses_of(const RowUse& use, AddressCounter& counter) {
+  std::vector<size_t> of_operands;
+  std::vector<DType> types;
+  for (size_t i = 0; i < use.in.size(); ++i) {
+    of_operands.push_back(use.segments.of(i));
+    types.push_back(use.in[i].dtype);
   }
-};
+  return counter.next(of_operands, use.slices, types, use.out.size());
+}
+
+GeneratedKernel kernel_of(const std::vector<RowUse>& uses, CudaDevice& device) {
+  constexpr const char* name = "rows";
+  AddressCounter counter;
+  std::vector<Addresses> addresses;
+  for (const RowUse& use : uses) addresses.push_back(addresses_of(use, counter));
+  std::vector<LoopKernel> kernels = kernels_of(uses, target_of(device));
+  return {name, compiled(name, kernels[0].kernel, device),
+          prepared_launch(name, kernels, addresses)};
+}
 
 }  // namespace
 
 struct RowPass::State {
   CudaDevice& device;
-  std::optional<RowKernel> kernel;
+  std::optional<GeneratedKernel> kernel;  // none: there are no elements
 };
 
 bool RowPass::supports(const Shape& shape, int64_t row_dims, bool partials) {
   if (shape.rank() < row_dims) return false;
   int64_t length = 1;
   for (int64_t d = 1; d <= row_dims; ++d) length *= shape[-d];
-  return length > 1 && length <= (partials ? longest_row_with_partials : longest_row) &&
+  return length > 1 &&
+         length <= (partials ? codegen::longest_row_with_partials : codegen::longest_row) &&
          shape.numel() < int64_t{1} << 31;
 }
 
-RowPass::RowPass(const Expr& expr, const Shape& shape, std::vector<Type> in, const Options& options,
-                 CudaDevice& device)
-    : state_(std::make_shared<State>(State{device})) {
-  if (shape.numel() > 0)
-    state_->kernel.emplace(form_of({expr, shape, std::move(in), options}), device);
+bool RowPass::share_a_launch(const std::vector<RowUse>& uses, const CudaDevice& device) {
+  int64_t numel = 0;
+  for (const RowUse& u : uses) {
+    if (u.shape.numel() == 0 || !supports(u.shape, u.row_dims, u.partial_rows > 0)) return false;
+    numel += u.shape.numel();
+  }
+  return numel < int64_t{1} << 31 && codegen::share_a_launch(kernels_of(uses, target_of(device)));
+}
+
+RowPass::RowPass(const std::vector<RowUse>& uses, CudaDevice& device) {
+  State s{device, {}};
+  if (uses.size() > 1 || uses[0].shape.numel() > 0) s.kernel.emplace(kernel_of(uses, device));
+  state_ = std::make_shared<const State>(std::move(s));
 }
 
 void RowPass::run(std::span<void* const> in, std::span<void* const> out) const {
-  const State& s = *state_;
-  if (s.kernel) s.kernel->launch(s.kernel->pointers(in, out), s.device);
-}
-
-// ---- several uses ------------------------------------------------------------------------------
-
-struct RowPasses::State {
-  CudaDevice& device;
-  SharedKernel<RowText> kernel;
-};
-
-bool RowPasses::supports(const std::vector<RowUse>& uses, const CudaDevice& device) {
-  int64_t numel = 0;
-  for (const RowUse& u : uses) {
-    const RowPass::Options& o = u.options;
-    if (u.shape.numel() == 0 || !RowPass::supports(u.shape, o.row_dims, o.partial_rows > 0))
-      return false;
-    numel += u.shape.numel();
-  }
-  if (numel >= int64_t{1} << 31) return false;
-  const std::vector<RowText> texts = texts_of(uses, device);
-  return are_one_text(std::span(texts));
-}
-
-RowPasses::RowPasses(const std::vector<RowUse>& uses, CudaDevice& device)
-    : state_(std::make_shared<State>(
-          State{device, SharedKernel<RowText>("rows", texts_of(uses, device), device)})) {}
-
-void RowPasses::run(std::span<void* const> in, std::span<void* const> out) const {
-  state_->kernel.launch(in, out, state_->device);
+  if (state_->kernel) state_->kernel->run(in, out, state_->device);
 }
 
 }  // namespace ebb::cuda

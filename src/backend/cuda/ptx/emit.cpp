@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <string_view>
 
-#include "backend/cuda/ptx/registers.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "codegen/registers.h"
 
 namespace ebb::cuda {
 namespace {
@@ -161,7 +162,7 @@ class Emitter {
                                                         : type(kind)),
                              i);
       }
-    if (i.op <= Op::thread_index) return input(i);
+    if (i.op <= Op::subgroup_index) return input(i);
     if (i.op <= Op::to_float) return arithmetic(i);
     if (i.op == Op::unpack) return unpack(i);
     if (i.op == Op::pack) return pack(i);
@@ -190,8 +191,25 @@ class Emitter {
         return;
       }
       case Op::block_index: return line("mov.u32 ", out(i), ", %ctaid.x");
-      default: return line("mov.u32 ", out(i), ", %tid.x");
+      case Op::thread_index:
+        line("mov.u32 ", out(i), ", %tid.x");
+        // seen everywhere, and in a register that no variable shares
+        if (regions_open_ == 0 && shared_.same_as[static_cast<size_t>(i.result)] == i.result)
+          thread_ = out(i);
+        return;
+      default: return part(i);  // lane, subgroup_index
     }
+  }
+
+  // Blocks are one-dimensional, so that lanes are the low bits of the thread's number.
+  void part(const Instruction& i) {
+    std::string thread = thread_;
+    if (thread.empty()) {
+      thread = fresh(words);
+      line("mov.u32 ", thread, ", %tid.x");
+    }
+    if (i.op == Op::lane) return line("and.b32 ", out(i), ", ", thread, ", ", i.number - 1);
+    line("shr.u32 ", out(i), ", ", thread, ", ", std::countr_zero(static_cast<uint64_t>(i.number)));
   }
 
   // ---- arithmetic
@@ -366,6 +384,8 @@ class Emitter {
   }
 
   void control(const Instruction& i) {
+    if (i.op == Op::when || i.op == Op::loop) ++regions_open_;
+    if (i.op == Op::end_when || i.op == Op::end_loop) --regions_open_;
     switch (i.op) {
       case Op::write: return line("mov", bits(kind_in(i, 0)), " ", in(i, 0), ", ", in(i, 1));
       case Op::when:
@@ -450,12 +470,14 @@ class Emitter {
   const Kernel& k_;
   int capability_;
   codegen::Regions regions_;
-  SharedRegisters shared_;
+  codegen::SharedRegisters shared_;
   std::vector<bool> uniform_;
   std::vector<std::string> names_;  // by value
   size_t at_ = 0;
   int used_[banks] = {};
   int32_t guarded_ = -1;  // the end of the region under guard_
+  int regions_open_ = 0;
+  std::string thread_;  // the register of the thread's number
   std::string guard_, body_;
 };
 
@@ -469,6 +491,8 @@ codegen::Target target_of(int capability) {
 }
 
 std::string emit_ptx(const Kernel& kernel, int capability) {
+  require(kernel.subgroup == 32, "ptx: a kernel for subgroups of ", kernel.subgroup, " threads  ",
+          kernel.name);
   return Emitter(kernel, capability).run();
 }
 

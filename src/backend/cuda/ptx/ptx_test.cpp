@@ -8,11 +8,11 @@
 #include <fstream>
 #include <span>
 
-#include "backend/cuda/generated/map_flat.h"
-#include "backend/cuda/generated/map_strided.h"
-#include "backend/cuda/generated/pixel_text.h"
-#include "backend/cuda/generated/reduce_text.h"
 #include "codegen/expr_writer.h"
+#include "codegen/loops/map_flat.h"
+#include "codegen/loops/map_strided.h"
+#include "codegen/loops/pixel_kernel.h"
+#include "codegen/loops/reduce_kernel.h"
 #include "ir/expr_inputs.h"
 #include "support/every_function.h"
 #include "support/files.h"
@@ -20,7 +20,7 @@
 namespace ebb::cuda {
 namespace {
 
-using Kind = SegmentedMap::Operand;
+using namespace codegen;
 
 std::string find_ptxas() {
   for (const char* path : {"ptxas", "/usr/local/cuda/bin/ptxas"})
@@ -53,10 +53,11 @@ TEST(ptx, every_function_and_dtype__assembles_for_every_target) {
       const auto results = all.apply(in);
       for (size_t i = k; i < std::min(k + types.size(), results.size()); ++i)
         some.push_back(results[i]);
-      FlatForm form{Expr(3, some), {Kind::full, Kind::full, Kind::scalar}, {}, {}};
+      FlatForm form{
+          Expr(3, some), {FlatOperand::full, FlatOperand::full, FlatOperand::scalar}, {}, {}};
       for (size_t i = 0; i < 3; ++i) form.in.push_back(types[(k + i) % types.size()]);
       form.out.assign(types.begin(), types.begin() + static_cast<int64_t>(some.size()));
-      expect_assembles(ptxas, emit_ptx(write_flat(form, target).code, target), target);
+      expect_assembles(ptxas, emit_ptx(write_flat(form, target_of(target)).kernel, target), target);
     }
 }
 
@@ -64,11 +65,15 @@ TEST(ptx, segments__assemble) {
   const std::string ptxas = find_ptxas();
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
   const Scalar r[] = {Scalar::input(0) * Scalar::input(1)};
-  const FlatForm form{
-      Expr(2, r), {Kind::full, Kind::scalar}, {DType::f32, DType::f32}, {DType::bf16}, 512, true};
-  const FlatText text = write_flat(form, 90);
-  EXPECT_LE(text.parameter_bytes, most_parameters);
-  expect_assembles(ptxas, emit_ptx(text.code, 90), 90);
+  const FlatForm form{Expr(2, r),
+                      {FlatOperand::full, FlatOperand::scalar},
+                      {DType::f32, DType::f32},
+                      {DType::bf16},
+                      512,
+                      true};
+  const FlatKernel made = write_flat(form, target_of(90));
+  EXPECT_LE(made.parameter_bytes, most_parameters);
+  expect_assembles(ptxas, emit_ptx(made.kernel, 90), 90);
 }
 
 StridedForm strided(const Shape& shape, const std::vector<Type>& in, DType out) {
@@ -91,13 +96,13 @@ TEST(ptx, broadcasting__assembles) {
   const std::string ptxas = find_ptxas();
   if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
   StridedForm f = coefficients(2, 8, 64);
-  expect_assembles(ptxas, emit_ptx(write_strided(f, 90).code, 90), 90);
+  expect_assembles(ptxas, emit_ptx(write_strided(f, target_of(90)).kernel, 90), 90);
   f.unaligned = true;
-  expect_assembles(ptxas, emit_ptx(write_strided(f, 90).code, 90), 90);
+  expect_assembles(ptxas, emit_ptx(write_strided(f, target_of(90)).kernel, 90), 90);
   const Type group{DType::f32, {2, 1, 4, 1}};
   const Shape shape = {2, 9, 4, 6};
   const auto groups = strided(shape, {{DType::f16, shape}, group, {DType::f32, {6}}}, DType::f16);
-  expect_assembles(ptxas, emit_ptx(write_strided(groups, 90).code, 90), 90);
+  expect_assembles(ptxas, emit_ptx(write_strided(groups, target_of(90)).kernel, 90), 90);
 }
 
 // A segmented image and result.
@@ -116,12 +121,12 @@ TEST(ptx, segmented_tensors__assemble) {
     for (const bool unaligned : {false, true}) {
       StridedForm f = segmented(2, 8, widths);
       f.unaligned = unaligned;
-      const StridedText text = write_strided(f, 90);
-      expect_assembles(ptxas, emit_ptx(text.code, 90), 90);
-      EXPECT_EQ(text.pointers.size(), 2 + 2 * widths.size());
+      const LoopKernel made = write_strided(f, target_of(90));
+      expect_assembles(ptxas, emit_ptx(made.kernel, 90), 90);
+      EXPECT_EQ(made.pointers.size(), 2 + 2 * widths.size());
     }
-  EXPECT_EQ(emit_ptx(write_strided(segmented(2, 8, {64, 128}), 90).code, 90),
-            emit_ptx(write_strided(segmented(32, 16, {32, 16}), 90).code, 90));
+  EXPECT_EQ(emit_ptx(write_strided(segmented(2, 8, {64, 128}), target_of(90)).kernel, 90),
+            emit_ptx(write_strided(segmented(32, 16, {32, 16}), target_of(90)).kernel, 90));
 }
 
 // x -> (x - mean) / deviation, in one sweep.
@@ -148,9 +153,9 @@ TEST(ptx, images__assemble) {
   for (PixelForm f : {norm_of(4096, 192, 32), norm_of(35, 12, 4)})
     for (const bool unaligned : {false, true}) {
       f.unaligned = unaligned;
-      const auto layouts = pixel_layouts(f, {});
+      const auto layouts = pixel_layouts(f, target_of(90));
       ASSERT_FALSE(layouts.empty());
-      expect_assembles(ptxas, emit_ptx(write_pixels(f, layouts[0], 90).code, 90), 90);
+      expect_assembles(ptxas, emit_ptx(write_pixels(f, layouts[0], target_of(90)).kernel, 90), 90);
     }
 }
 
@@ -164,11 +169,11 @@ TEST(ptx, images_with_outputs_side_by_side__differ_in_their_strides) {
   f.expr = Expr(f.expr.inputs(), results);
   f.out = {DType::bf16, DType::f32, DType::f32};
   f.per_channel = {false, true, true};
-  const PixelLayout layout = pixel_layouts(f, {}).at(0);
-  PixelText separate = write_pixels(f, layout, 90);
+  const PixelLayout layout = pixel_layouts(f, target_of(90)).at(0);
+  LoopKernel separate = write_pixels(f, layout, target_of(90));
   f.concatenated = 2;
-  PixelText concatenated = write_pixels(f, layout, 90);
-  EXPECT_EQ(emit_ptx(separate.code, 90), emit_ptx(concatenated.code, 90));
+  LoopKernel concatenated = write_pixels(f, layout, target_of(90));
+  EXPECT_EQ(emit_ptx(separate.kernel, 90), emit_ptx(concatenated.kernel, 90));
   EXPECT_EQ(separate.pointers, concatenated.pointers);
   int strides = 0;
   for (int64_t at = 0; at + 4 <= separate.parameters.size(); at += 4) {
@@ -184,10 +189,10 @@ TEST(ptx, images_with_outputs_side_by_side__differ_in_their_strides) {
 }
 
 TEST(ptx, shapes_of_one_pattern__share_a_text) {
-  EXPECT_EQ(emit_ptx(write_strided(coefficients(2, 8, 64), 90).code, 90),
-            emit_ptx(write_strided(coefficients(32, 16, 192), 90).code, 90));
-  EXPECT_NE(emit_ptx(write_strided(coefficients(2, 8, 64), 90).code, 90),
-            emit_ptx(write_strided(coefficients(2, 8, 66), 90).code, 90));
+  EXPECT_EQ(emit_ptx(write_strided(coefficients(2, 8, 64), target_of(90)).kernel, 90),
+            emit_ptx(write_strided(coefficients(32, 16, 192), target_of(90)).kernel, 90));
+  EXPECT_NE(emit_ptx(write_strided(coefficients(2, 8, 64), target_of(90)).kernel, 90),
+            emit_ptx(write_strided(coefficients(2, 8, 66), target_of(90)).kernel, 90));
 }
 
 TEST(ptx, reductions__assemble) {
@@ -206,7 +211,9 @@ TEST(ptx, reductions__assemble) {
       f.run_end = f.kept_dims + 1;
       for (const bool unaligned : {false, true}) {
         f.unaligned = unaligned;
-        expect_assembles(ptxas, emit_ptx(write_reduce(f, layout_of(f, 132), 90).code, 90), 90);
+        expect_assembles(
+            ptxas, emit_ptx(write_reduce(f, layout_of(f, target_of(90)), target_of(90)).kernel, 90),
+            90);
       }
     }
 }
@@ -258,6 +265,7 @@ codegen::Kernel every_operation(const codegen::Target& target) {
   b.store(std::span(r).first(1), own);
   b.barrier();
   b.subgroup_barrier();
+  r.push_back(to_f32(b.lane() + b.subgroup_index(8)));
   r.push_back(b.shuffle_xor(r[0], 4));
   r.push_back(b.shuffle_down(r[1], 2));
   const auto v = b.var(x);
@@ -307,6 +315,21 @@ TEST(ptx, value_read_before_a_write__is_the_old_one) {
   EXPECT_NE(text.find("add.u32 %r0, %r1, 1"), std::string::npos) << text;
   EXPECT_NE(text.find("cvt.rn.f32.u32 %f0, %r1"), std::string::npos) << text;
   EXPECT_NE(text.find("cvt.rn.f32.u32 %f1, %r0"), std::string::npos) << text;
+}
+
+TEST(ptx, lanes_and_subgroups__are_of_the_number_of_the_thread) {
+  Builder b("k", target_of(90));
+  const auto v = b.var(b.thread_index());  // whose register changes
+  v.set(v.get() + 1);
+  const U32 lane = b.lane(8), subgroup = b.subgroup_index();
+  std::vector<int64_t> pointers;
+  b.store(DType::f32, std::vector<F32>{to_f32(lane + v.get()), to_f32(subgroup)},
+          {b.pointer(pointers)});
+  const std::string text = emit_ptx(b.finish(32, 0), 90);
+  EXPECT_NE(text.find("mov.u32 %r0, %tid.x"), std::string::npos) << text;
+  EXPECT_NE(text.find("add.u32 %r0, %r0, 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("mov.u32 %r1, %tid.x;\n  and.b32 %r2, %r1, 7"), std::string::npos) << text;
+  EXPECT_NE(text.find("mov.u32 %r3, %tid.x;\n  shr.u32 %r4, %r3, 5"), std::string::npos) << text;
 }
 
 TEST(ptx, short_regions__are_predicated) {

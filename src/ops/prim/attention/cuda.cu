@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/device/launch.h"
-#include "backend/cuda/generated/work_split.h"
+#include "base/round_up.h"
 #include "ir/kernel.h"
 #include "ir/roofline.h"
 #include "ops/prim/attention/cuda/kernels.cuh"
@@ -14,7 +14,7 @@
 namespace ebb::ops::cuda {
 namespace {
 
-using ebb::cuda::ceil_div;
+using ebb::ceil_div;
 using ebb::cuda::CudaDevice;
 using ebb::cuda::Launch;
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/device/launch.h"
-#include "backend/cuda/generated/work_split.h"
+#include "base/round_up.h"
 #include "ir/kernel.h"
 #include "ir/roofline.h"
 #include "ops/prim/attention/cuda/plain.cuh"

@@ -5,7 +5,7 @@
 
 #include "backend/cuda/device/launch.h"
 #include "backend/cuda/gemm/sm90/problem.h"
-#include "backend/cuda/generated/work_split.h"
+#include "base/round_up.h"
 #include "backend/cuda/kit/prologue.cuh"
 #include "ir/roofline.h"
 #include "ops/prim/conv2d/op.h"
@@ -16,7 +16,7 @@ namespace ebb::ops::cuda {
 namespace {
 
 namespace gemm = ebb::cuda::gemm;
-using ebb::cuda::ceil_div;
+using ebb::ceil_div;
 
 constexpr int threads = 256;
 constexpr int64_t vector = 8;       // elements

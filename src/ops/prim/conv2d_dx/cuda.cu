@@ -1,6 +1,6 @@
 // conv2d_dx on CUDA: the general kernels. Each phase of the pixels is a convolution of dy.
 #include "backend/cuda/gemm/general/gemm.cuh"
-#include "backend/cuda/generated/work_split.h"
+#include "base/round_up.h"
 #include "ir/roofline.h"
 #include "ops/prim/conv2d_dx/cuda_sm90.h"
 #include "ops/prim/conv2d_dx/op.h"
@@ -9,7 +9,7 @@
 namespace ebb::ops::cuda {
 namespace {
 
-using ebb::cuda::ceil_div, ebb::cuda::DxTaps, ebb::cuda::DxWindows, ebb::FastDiv,
+using ebb::ceil_div, ebb::cuda::DxTaps, ebb::cuda::DxWindows, ebb::FastDiv,
     ebb::cuda::GemmTask, ebb::cuda::K;
 
 using Product = ebb::cuda::Gemm<DxWindows, K::inner, DxTaps, K::outer>;

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/device/launch.h"
-#include "backend/cuda/generated/work_split.h"
+#include "base/round_up.h"
 #include "backend/cuda/kit/activation.cuh"
 #include "ir/roofline.h"
 #include "ops/prim/cuda_sm90_epilogue.h"
@@ -110,7 +110,7 @@ Program prepare_gate(const Signature& s, const Form& e, Device& d) {
   const Program last = product_of_rows(rows % at_once);
   constexpr int64_t aligned = 256;  // where the GEMM's own workspace begins
   const int64_t element = size_of(s.out[0].dtype);
-  const int64_t z_bytes = ebb::cuda::ceil_div(at_once * columns * element, aligned) * aligned;
+  const int64_t z_bytes = ebb::ceil_div(at_once * columns * element, aligned) * aligned;
   const auto run = [=, fixed = params_of(s, e), dtype = s.out[0].dtype,
                     &device = ebb::cuda::of(d)](const Call& c) {
     auto* z = static_cast<char*>(c.workspace);

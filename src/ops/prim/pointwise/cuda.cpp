@@ -8,10 +8,12 @@ namespace {
 Program prepare(const Signature& s, const Tune&, Device& device) {
   std::vector<DType> out;
   for (const Type& t : s.out) out.push_back(t.dtype);
-  const ebb::cuda::MapPass pass(
-      s.as<Pointwise>().expr,
-      {.shape = s.out[0].shape, .in = s.in, .out = out, .unaligned = !s.aligned}, {},
-      ebb::cuda::of(device));
+  const ebb::cuda::MapUse use{.expr = s.as<Pointwise>().expr,
+                              .shape = s.out[0].shape,
+                              .in = s.in,
+                              .out = out,
+                              .unaligned = !s.aligned};
+  const ebb::cuda::MapPass pass({use}, ebb::cuda::of(device));
   return {0, [pass](const Call& c) { pass.run(c.in, c.out); }};
 }
 

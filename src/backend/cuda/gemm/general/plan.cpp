@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/cuda/generated/work_split.h"
+#include "base/round_up.h"
 
 namespace ebb::cuda {
 namespace {

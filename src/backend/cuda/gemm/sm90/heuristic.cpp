@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "backend/cuda/gemm/sm90/problem.h"
-#include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/tma.h"
 #include "base/error.h"
+#include "base/round_up.h"
 
 namespace ebb::cuda::gemm {
 namespace {

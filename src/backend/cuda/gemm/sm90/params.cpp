@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "backend/cuda/generated/work_split.h"
 #include "backend/cuda/kit/tma.h"
+#include "base/round_up.h"
 
 namespace ebb::cuda::gemm {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/device/launch.h"
-#include "backend/cuda/generated/work_split.h"
+#include "base/round_up.h"
 #include "ops/prim/matmul/op.h"
 
 namespace ebb::ops::cuda {

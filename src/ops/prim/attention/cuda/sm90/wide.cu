@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "backend/cuda/device/launch.h"
-#include "backend/cuda/generated/work_split.h"
+#include "base/round_up.h"
 #include "ir/roofline.h"
 #include "ops/prim/attention/cuda/sm90/bind.cuh"
 #include "ops/prim/attention/cuda/sm90/launch.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/device/launch.h"
-#include "backend/cuda/generated/work_split.h"
+#include "base/round_up.h"
 #include "ops/prim/attention/cuda/tma_boxes.cuh"
 #include "ops/prim/attention/cuda/widths.h"
 #include "ops/prim/attention_grad/cuda/sm90/launch.cuh"

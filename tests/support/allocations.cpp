@@ -1,0 +1,21 @@
+#include "support/allocations.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace {
+thread_local int64_t count = 0;
+}
+
+namespace ebb::testing {
+int64_t allocations() { return count; }
+}  // namespace ebb::testing
+
+void* operator new(std::size_t bytes) {
+  ++count;
+  void* const p = std::malloc(bytes == 0 ? 1 : bytes);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
