@@ -70,7 +70,7 @@ class ServerMemory : public GenerateProgram {
 
 TEST_F(ServerMemory, row_26__many_jobs_and_changes_of_the_model__need_no_more) {
   start({});
-  expect_flat(1500, 3500, 25);  // 200 changes
+  expect_flat(300, 700, 5);  // 200 changes
 }
 
 TEST_F(ServerMemory, row_26__models_that_are_loaded_again_and_again__need_no_more) {
@@ -79,7 +79,7 @@ TEST_F(ServerMemory, row_26__models_that_are_loaded_again_and_again__need_no_mor
     device.device = "cpu", device.threads = 1;
     return server::pipeline_engine(c, device, "auto");
   });
-  expect_flat(110, 90, 1);  // 100 jobs are known
+  expect_flat(110, 40, 1);  // 100 jobs are known
 }
 
 }  // namespace ebb::testing
