@@ -4,15 +4,15 @@
 #include <new>
 
 namespace {
-thread_local int64_t count = 0;
+thread_local int64_t so_many = 0;
 }
 
 namespace ebb::testing {
-int64_t allocations() { return count; }
+int64_t allocations() { return so_many; }
 }  // namespace ebb::testing
 
 void* operator new(std::size_t bytes) {
-  ++count;
+  ++so_many;
   void* const p = std::malloc(bytes == 0 ? 1 : bytes);
   if (p == nullptr) throw std::bad_alloc();
   return p;
