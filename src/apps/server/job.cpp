@@ -36,10 +36,10 @@ Json job_json(const JobView& v) {
   if (v.status == JobStatus::generating) {
     const JobProgress& p = v.progress;
     out["progress"] = {
-        {"image", p.image},       {"images", p.images},
-        {"step", p.step},         {"steps", p.steps},
-        {"share", p.share},       {"eta_s", p.seconds_left < 0 ? Json() : Json(p.seconds_left)},
-        {"preview_id", p.preview}};
+        {"image", p.image},        {"images", p.images},
+        {"step", p.step},          {"steps", p.steps},
+        {"share", p.share},        {"eta_s", p.seconds_left < 0 ? Json() : Json(p.seconds_left)},
+        {"preview_id", p.preview}, {"cancelling", job.cancel.load()}};
   }
   for (const JobImage& i : v.images)
     out["images"].push_back({{"index", i.index},

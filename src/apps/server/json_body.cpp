@@ -68,7 +68,8 @@ std::optional<double> JsonReader::number(const std::string& name) {
   const Json* value = any(name);
   if (!value || (value->is_string() && value->get_ref<const std::string&>().empty())) return {};
   const auto out = number_of(*value);
-  if (!out || !std::isfinite(*out)) fail_field(name, "must be a number");
+  if (!out || !std::isfinite(*out))
+    fail_field(name, "must be a number (got ", printable(value->dump().substr(0, 80)), ")");
   return out;
 }
 
@@ -78,7 +79,7 @@ std::optional<int64_t> JsonReader::integer(const std::string& name, int64_t leas
   if (*value != std::floor(*value) || *value < static_cast<double>(least) ||
       *value > static_cast<double>(most))
     fail_field(name, "must be a whole number from ", least, " to ", most, " (got ",
-               number_text(*value), ")");
+               printable(object_.at(name).dump()), ")");
   const Json& json = object_.at(name);
   return json.is_number_integer() ? json.get<int64_t>() : static_cast<int64_t>(*value);
 }

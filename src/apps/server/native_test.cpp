@@ -130,10 +130,37 @@ TEST_F(NativeServer, cancel__ends_the_job_that_runs_within_a_step) {
   const std::string id = post({{"prompt", "long"}, {"size", "64"}, {"steps", 1000}});
   while (server_.get("/ebb/v1/jobs/" + id).json()["status"] != "generating") {
   }
+  EXPECT_EQ(server_.get("/ebb/v1/jobs/" + id).json()["progress"]["cancelling"], false);
   const auto start = std::chrono::steady_clock::now();
-  ask(server_.port(), "DELETE", "/ebb/v1/jobs/" + id);
+  const json last = ask(server_.port(), "DELETE", "/ebb/v1/jobs/" + id).json();
+  if (last["status"] == "generating") {
+    EXPECT_EQ(last["progress"]["cancelling"], true);
+  }
   EXPECT_EQ(server_.finished(id)["status"], "cancelled");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+// Whatever becomes of the process before the job has ended.
+TEST_F(NativeServer, cancel__no_other_process_goes_on_with_the_job) {
+  const std::string id = post({{"prompt", "long"}, {"size", "64"}, {"steps", 1000}});
+  while (server_.get("/ebb/v1/jobs/" + id).json()["status"] != "generating") {
+  }
+  const auto kept = [&] {
+    return server::read_jobs(folder_ / "out/.jobs", [](const std::string&) {}).size();
+  };
+  EXPECT_EQ(kept(), 1u);
+  server_.service().queue().cancel(id);
+  EXPECT_EQ(kept(), 0u);
+}
+
+TEST_F(NativeServer, other_methods__405_with_those_that_are_taken) {
+  const auto native = ask(server_.port(), "PUT", "/ebb/v1/jobs");
+  EXPECT_EQ(native.status, 405);
+  EXPECT_EQ(native.header("allow"), "POST, GET, DELETE");
+  EXPECT_EQ(native.json()["error"]["message"], "/ebb/v1/jobs takes POST, GET, DELETE (got PUT)");
+  const auto of_a1111 = server_.get("/sdapi/v1/txt2img");
+  EXPECT_EQ(of_a1111.status, 405);
+  EXPECT_EQ(of_a1111.json()["detail"], "/sdapi/v1/txt2img takes POST (got GET)");
 }
 
 TEST_F(NativeServer, failure__is_told_and_the_next_job_runs) {
@@ -149,6 +176,9 @@ TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {
   const auto a = server_.post("/ebb/v1/jobs", {{"promt", "x"}});
   EXPECT_EQ(a.status, 422);
   EXPECT_NE(a.body.find("did you mean 'prompt'"), std::string::npos) << a.body;
+  const auto number = server_.post("/ebb/v1/jobs", {{"prompt", 5}});
+  EXPECT_EQ(number.status, 422);
+  EXPECT_NE(number.body.find("prompt: must be a text (got 5)"), std::string::npos) << number.body;
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"sampler", "eulr"}}).status, 400);
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"tiling", "z"}}).status, 422);
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"kind", "video"}}).status, 422);

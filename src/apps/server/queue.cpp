@@ -190,16 +190,26 @@ bool Queue::cancel(const Job& job) {
 
 bool Queue::cancel(State* s) {
   if (!s || is_finished(s->view.status)) return false;
-  s->job->cancel = s->unwanted = true;
+  give_up(*s);
   wake_.notify_all();
   if (s->view.status == JobStatus::queued) end(*s, JobStatus::cancelled, {});
   return true;
 }
 
+// One that runs ends behind its kernel or with the process, whose next does not go on with it.
+void Queue::give_up(State& s) {
+  s.job->cancel = s.unwanted = true;
+  if (folder_.empty()) return;
+  calls_.push_back([this, job = s.job] {
+    const std::lock_guard one_writes(files_);
+    give_up_job(folder_, *job);
+  });
+}
+
 void Queue::cancel_all() {
   const Ending lock(*this);
-  if (running_) running_->job->cancel = running_->unwanted = true;
-  for (const auto& s : joined_) s->job->cancel = s->unwanted = true;
+  if (running_) give_up(*running_);
+  for (const auto& s : joined_) give_up(*s);
   wake_.notify_all();
   while (!waiting_.empty()) {
     waiting_.back()->unwanted = true;
@@ -356,10 +366,12 @@ void Queue::encoded(const Job& job, std::optional<JobImage> image) {
 void Queue::add_image(const Job& job, JobImage image) {
   const std::lock_guard one_writes(files_);
   int64_t done = 0;
+  bool unwanted = false;
   {
     const std::lock_guard lock(mutex_);
     State* s = state(job.id);
     if (!s) return;
+    unwanted = s->unwanted;
     events_.add("image", {{"job", job.id},
                           {"index", image.index},
                           {"id", image.id},
@@ -370,7 +382,7 @@ void Queue::add_image(const Job& job, JobImage image) {
                   std::move(image));
     done = done_of(*s);
   }
-  if (folder_.empty() || !job.spec.keeps) return;
+  if (folder_.empty() || !job.spec.keeps || unwanted) return;
   try {
     write_job(folder_, job, done);
   } catch (const Error& e) {  // the job must end all the same

@@ -116,6 +116,7 @@ class Queue {
   State* state(std::string_view id);
   const State* state(std::string_view id) const;
   bool cancel(State* s);  // null: none
+  void give_up(State& s);
   void check(const State& s) const;
   void check_room(int64_t images, size_t bytes) const;
   void add(const std::shared_ptr<State>& s);
@@ -167,7 +168,8 @@ Json jobs_json(const std::vector<JobView>& all);
 // Writes the pictures of the request; its settings name the files then.
 void write_inputs(const std::string& folder, Job& job);
 void write_job(const std::string& folder, const Job& job, int64_t done);
-void remove_job(const std::string& folder, const Job& job);
+void give_up_job(const std::string& folder, const Job& job);  // no process goes on with it
+void remove_job(const std::string& folder, const Job& job);   // with its pictures
 // In the order in which they were made; `says` gets a line for each that cannot be read.
 std::vector<std::shared_ptr<Job>> read_jobs(const std::string& folder,
                                             const std::function<void(const std::string&)>& says);

@@ -132,9 +132,14 @@ void write_job(const std::string& folder, const Job& job, int64_t done) {
   io::write_whole_file(path_of(folder, job, ".json"), json_text(j), subject);
 }
 
-void remove_job(const std::string& folder, const Job& job) {
+void give_up_job(const std::string& folder, const Job& job) {
   std::error_code ignored;
   fs::remove(path_of(folder, job, ".json"), ignored);
+}
+
+void remove_job(const std::string& folder, const Job& job) {
+  give_up_job(folder, job);
+  std::error_code ignored;
   for (const JobInput& i : job.spec.inputs)
     fs::remove(path_of(folder, job, "." + i.field + ".png"), ignored);
 }

@@ -135,13 +135,25 @@ const Route* Service::route_of(const Request& r, std::vector<std::string>* parts
   return nullptr;
 }
 
+const Route* Service::route_at(const std::string& path, std::string& methods) const {
+  const Route* found = nullptr;
+  for (const Route& route : routes_) {
+    if (!matched(route.pattern, path)) continue;
+    methods += str(found ? ", " : "", route.method);
+    found = &route;
+  }
+  return found;
+}
+
 Admission Service::admit(const Request& r) {
   const Route* route = route_of(r, nullptr);
+  std::string methods;
+  const Route* const beside = route ? route : route_at(r.path, methods);
   Admission out{
       .refusal = {},
       .body_limit = route ? route->body : small_body,
       .headers = {{"X-Content-Type-Options", "nosniff"}, {"Referrer-Policy", "no-referrer"}}};
-  const RenderFault fault = route ? route->fault : render_fault;
+  const RenderFault fault = beside ? beside->fault : render_fault;
   if (route)
     out.fault = [fault, method = r.method, path = r.path](int status, const std::string& sentence) {
       Request head;
@@ -157,7 +169,12 @@ Admission Service::admit(const Request& r) {
       return out;
     }
     guard_.check(r, route ? &route->access : nullptr);
-    if (!route) throw HttpFault(404, "not_found", str("there is nothing at ", printable(r.path)));
+    if (!beside) throw HttpFault(404, "not_found", str("there is nothing at ", printable(r.path)));
+    if (!route) {
+      out.headers.push_back({"Allow", methods});
+      throw HttpFault(405, "wrong_method",
+                      str(printable(r.path), " takes ", methods, " (got ", r.method, ")"));
+    }
     if (ending_) throw HttpFault(503, "shutting_down", "the server is shutting down");
     if (route->access.makes_job) queue_->check_room();
   } catch (const HttpFault& f) {

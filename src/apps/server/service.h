@@ -123,6 +123,8 @@ class Service {
   Admission admit(const Request& r);
   void handle(std::shared_ptr<const Request> request, std::shared_ptr<Exchange> exchange);
   const Route* route_of(const Request& r, std::vector<std::string>* parts) const;
+  // One with this path, and the methods of all that have it.
+  const Route* route_at(const std::string& path, std::string& methods) const;
   void work();
   void forget_in_time(const std::stop_token& stop);
   void unload_if_asked();

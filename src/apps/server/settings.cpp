@@ -46,6 +46,9 @@ std::string text_of(const Json& value, const std::string& field) {
   fail_field(field, "must be a text");
 }
 
+// Of settings that are shown as they came: numbers of others are texts of numbers.
+bool is_prompt(const std::string& name) { return name == "prompt" || name == "negative_prompt"; }
+
 // The end of an Error's text without what stands before the first rule, or all of it.
 [[noreturn]] void fail_setting(const std::string& field, const Error& e) {
   throw HttpFault(422, "invalid_value", str(field, ": ", e.what()), field);
@@ -174,6 +177,8 @@ void SettingsBuilder::set(const std::string& name, const Json& value, const std:
     for (const Json& unit : value) control(unit);
     return;
   }
+  if (is_prompt(name) && !value.is_string())
+    fail_field(field, "must be a text (got ", printable(value.dump()), ")");
   const auto file = std::ranges::find(of_files, name, &FileSetting::name);
   spec_.given.insert(name);
   spec_.shown[name] = value;
@@ -401,7 +406,7 @@ void check_sampler(const std::string& name) {
   try {
     find_sampler(sampler_of(name));
   } catch (const Error& e) {
-    throw HttpFault(400, "not_found", str("Sampler not found: ", e.what()), "sampler");
+    throw HttpFault(400, "not_found", str("Sampler not found (", e.what(), ")"), "sampler");
   }
 }
 

@@ -77,6 +77,8 @@ Store::Store(std::string folder, MemoryLimits limits)
   directory_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   require(directory_.number() >= 0, "serve: --out cannot be opened (", std::strerror(errno), ")  ",
           folder_);
+  require(::access(folder_.c_str(), W_OK | X_OK) == 0, "serve: --out cannot be written (",
+          std::strerror(errno), ")  ", folder_);
   require(try_lock(directory_.number(), LockFor::writing),
           "serve: another process writes into --out; name another folder  ", folder_);
   read_folder();

@@ -195,6 +195,10 @@ server::ServiceOptions service_options(const Options& o, const std::string& key)
   constexpr int64_t most_batch = 64, most_window = 10'000;
   require(o.max_batch >= 1 && o.max_batch <= most_batch, "serve: --max-batch must be 1 to ",
           most_batch, " (got ", o.max_batch, ")");
+  require(o.engine == "fake" || o.step_ms == Options().step_ms,
+          "serve: --step-ms is of --engine fake alone");
+  if (o.engine == "models" && o.common.device.starts_with("cuda") && count_devices("cuda") == 0)
+    open_device(o.common);  // which says why there is none
   require(o.batch_window >= 0 && o.batch_window <= most_window,
           "serve: --batch-window must be 0 to ", most_window, " ms (got ", o.batch_window, ")");
   require(o.batch_window == 0 || o.max_batch > 1,

@@ -7,7 +7,7 @@ let lastJob = null;  // its last picture is shown where none is made
 const having = status => [...known.jobs.values()].filter(job => job.status === status);
 const running = () => having('generating')[0];
 const countOf = job => job.progress?.images ?? job.settings.n ?? 1;
-const titleOf = job => job.settings.prompt || '(no prompt)';
+const titleOf = job => `${job.settings.prompt || '(no prompt)'}`;
 
 function factsOf(job) {
   const { settings } = job, n = countOf(job);
