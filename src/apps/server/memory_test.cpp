@@ -70,7 +70,7 @@ class ServerMemory : public GenerateProgram {
 
 TEST_F(ServerMemory, row_26__many_jobs_and_changes_of_the_model__need_no_more) {
   start({});
-  expect_flat(300, 700, 5);  // 200 changes
+  expect_flat(1500, 1500, 15);  // 200 changes
 }
 
 TEST_F(ServerMemory, row_26__models_that_are_loaded_again_and_again__need_no_more) {
