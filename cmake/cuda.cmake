@@ -54,15 +54,12 @@ function(ebb_add_cuda target)
   add_library(ebb_cuda OBJECT ${general})
   add_library(ebb_cuda_sm90 OBJECT ${sm90})
   set_target_properties(ebb_cuda_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real)
-  set(compress -Xfatbin=-compress-all -compress-mode=size)
-  if(EBB_QUICK_BUILD) # an eighth of nvcc's time
-    set(compress "")
-  endif()
   foreach(objects ebb_cuda ebb_cuda_sm90)
     set_target_properties(${objects} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_include_directories(${objects} PRIVATE src ${CMAKE_BINARY_DIR}/generated)
     target_compile_options(
-      ${objects} PRIVATE ${compress} --expt-relaxed-constexpr -Werror=all-warnings
+      ${objects} PRIVATE -Xfatbin=-compress-all -compress-mode=size --expt-relaxed-constexpr
+                         -Werror=all-warnings
                          -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
   endforeach()
