@@ -56,6 +56,13 @@ const Json* JsonReader::any(const std::string& name) {
   return at == object_.end() || at->is_null() ? nullptr : &*at;
 }
 
+std::string shown_value(const Json& json) {
+  constexpr size_t longest = 80;
+  if (json.is_structured()) return json.is_array() ? "a list" : "an object";
+  const std::string all = json.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return all.size() > longest ? all.substr(0, longest) + "..." : all;
+}
+
 std::optional<std::string> JsonReader::text(const std::string& name) {
   const Json* value = any(name);
   if (!value) return {};
@@ -69,7 +76,7 @@ std::optional<double> JsonReader::number(const std::string& name) {
   if (!value || (value->is_string() && value->get_ref<const std::string&>().empty())) return {};
   const auto out = number_of(*value);
   if (!out || !std::isfinite(*out))
-    fail_field(name, "must be a number (got ", printable(value->dump().substr(0, 80)), ")");
+    fail_field(name, "must be a number (got ", shown_value(*value), ")");
   return out;
 }
 
@@ -79,7 +86,7 @@ std::optional<int64_t> JsonReader::integer(const std::string& name, int64_t leas
   if (*value != std::floor(*value) || *value < static_cast<double>(least) ||
       *value > static_cast<double>(most))
     fail_field(name, "must be a whole number from ", least, " to ", most, " (got ",
-               printable(object_.at(name).dump()), ")");
+               shown_value(object_.at(name)), ")");
   const Json& json = object_.at(name);
   return json.is_number_integer() ? json.get<int64_t>() : static_cast<int64_t>(*value);
 }

@@ -18,6 +18,8 @@ using Json = nlohmann::ordered_json;
 Json read_json(std::string_view text);
 // For answers; bytes that are no UTF-8 become U+FFFD.
 std::string json_text(const Json& json);
+// Its beginning, for errors, in ASCII.
+std::string shown_value(const Json& json);
 
 // The fields of an object that were read: the others are told to the client.
 class JsonReader {

@@ -179,6 +179,12 @@ TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {
   const auto number = server_.post("/ebb/v1/jobs", {{"prompt", 5}});
   EXPECT_EQ(number.status, 422);
   EXPECT_NE(number.body.find("prompt: must be a text (got 5)"), std::string::npos) << number.body;
+  std::string wide;
+  for (int i = 0; i < 100; ++i) wide += "\xc3\xa4";  // is cut between signs
+  const auto many = server_.post("/sdapi/v1/txt2img", {{"steps", wide}});
+  EXPECT_EQ(many.status, 422);
+  EXPECT_NE(many.body.find("must be a number (got"), std::string::npos) << many.body;
+  EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"prompt", json::array({1})}}).status, 422);
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"sampler", "eulr"}}).status, 400);
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"tiling", "z"}}).status, 422);
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"kind", "video"}}).status, 422);

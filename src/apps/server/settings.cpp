@@ -8,6 +8,7 @@
 #include "apps/cli/generate_request.h"
 #include "apps/cli/picture_output.h"
 #include "apps/server/fault.h"
+#include "apps/server/json_body.h"
 #include "apps/server/pictures.h"
 #include "apps/server/request_limits.h"
 #include "base/json.h"
@@ -178,7 +179,7 @@ void SettingsBuilder::set(const std::string& name, const Json& value, const std:
     return;
   }
   if (is_prompt(name) && !value.is_string())
-    fail_field(field, "must be a text (got ", printable(value.dump()), ")");
+    fail_field(field, "must be a text (got ", shown_value(value), ")");
   const auto file = std::ranges::find(of_files, name, &FileSetting::name);
   spec_.given.insert(name);
   spec_.shown[name] = value;
