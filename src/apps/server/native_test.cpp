@@ -133,9 +133,7 @@ TEST_F(NativeServer, cancel__ends_the_job_that_runs_within_a_step) {
   EXPECT_EQ(server_.get("/ebb/v1/jobs/" + id).json()["progress"]["cancelling"], false);
   const auto start = std::chrono::steady_clock::now();
   const json last = ask(server_.port(), "DELETE", "/ebb/v1/jobs/" + id).json();
-  if (last["status"] == "generating") {
-    EXPECT_EQ(last["progress"]["cancelling"], true);
-  }
+  EXPECT_TRUE(last["status"] != "generating" || last["progress"]["cancelling"] == true);
   EXPECT_EQ(server_.finished(id)["status"], "cancelled");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
@@ -179,9 +177,7 @@ TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {
   const auto number = server_.post("/ebb/v1/jobs", {{"prompt", 5}});
   EXPECT_EQ(number.status, 422);
   EXPECT_NE(number.body.find("prompt: must be a text (got 5)"), std::string::npos) << number.body;
-  std::string wide;
-  for (int i = 0; i < 100; ++i) wide += "\xc3\xa4";  // is cut between signs
-  const auto many = server_.post("/sdapi/v1/txt2img", {{"steps", wide}});
+  const auto many = server_.post("/sdapi/v1/txt2img", {{"steps", std::string(79, 'a') + "\u00e4"}});
   EXPECT_EQ(many.status, 422);
   EXPECT_NE(many.body.find("must be a number (got"), std::string::npos) << many.body;
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"prompt", json::array({1})}}).status, 422);
