@@ -13,15 +13,13 @@ Skipped, with exit code 77, where Chromium or chromedriver is not installed.
 import argparse
 import pathlib
 import sys
-import time
 
 import page_test
 import training_cases
-from access_cases import SIZES
+from access_cases import SIZES, open_all
 from accessibility import faint
 from picture_files import png
 from settings_cases import lora_file
-from webdriver import programs
 
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 # [rule, its text, element, why, whether it is left to people].
@@ -49,16 +47,7 @@ def show_pictures(page):
     page.wait_until_idle()
 
 
-def show_settings(page):
-    """All groups open, a start picture, a LoRA that is missing, a value that is wrong."""
-    show_pictures(page)
-    page.drop_file(png(96, 64), "start.png", "image/png", "[data-drop=input]")
-    page.wait("return document.querySelector('#input-sum').textContent.startsWith('96 × 64')")
-    page.details("Fine tuning")
-    page.set("#f-hires_on", True)
-    page.set("#prompt", "a cat <lora:no-such-thing:0.7>")
-    page.set("#f-steps", "0")
-    page.run("document.querySelector('#generate').click()")
+show_settings = open_all
 
 
 def show_viewer(page):
@@ -175,28 +164,22 @@ def main():
     parser.add_argument("--only", default="", help="the states whose name has this in it")
     args = parser.parse_args()
     args.screens = None
-    if None in programs():
-        print("skipped: chromedriver or chromium is not installed "
-              "(apt-get install chromium-headless-shell chromium-driver)")
-        return page_test.SKIPPED
     axe = args.axe.read_text()
-    failed = 0
-    for name, show in list(globals().items()):
-        if not name.startswith("show_") or args.only not in name:
-            continue
-        begin, found = time.monotonic(), []
 
-        def case(page, show=show, found=found):
+    def run(name, show):
+        found = []
+
+        def case(page):
             show(page)
-            found += faults(page, axe)
+            found.extend(faults(page, axe))
 
         case.server, case.expected = getattr(show, "server", {}), [""]  # the page's tests see them
-        found += page_test.run_case(name, case, args)
-        failed += bool(found)
-        print(f"{'FAILED' if found else 'ok    '} {name} ({time.monotonic() - begin:.1f} s)",
-              *(f"\n       {fault}" for fault in found), flush=True)
-    print(f"{failed} failed" if failed else "all passed")
-    return 1 if failed else 0
+        broken = page_test.run_case(name, case, args)
+        return found + broken
+
+    states = [(name, show) for name, show in globals().items()
+              if name.startswith("show_") and args.only in name]
+    return page_test.run_all(states, run)
 
 
 if __name__ == "__main__":

@@ -154,27 +154,32 @@ def run_case(name, case, args):
         browser.quit()
 
 
+def run_all(named_cases, run):
+    """Runs cases and prints what each found; the exit code."""
+    if None in programs():
+        print("skipped: chromedriver or chromium is not installed "
+              "(apt-get install chromium-headless-shell chromium-driver)")
+        return SKIPPED
+    failed = 0
+    for name, case in named_cases:
+        begin = time.monotonic()
+        found = run(name, case)
+        failed += bool(found)
+        print(f"{'FAILED' if found else 'ok    '} {name} ({time.monotonic() - begin:.1f} s)",
+              *(f"\n       {fault}" for fault in found), flush=True)
+    print(f"{failed} failed" if failed else "all passed")
+    return 1 if failed else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", help="the path of ebb")
     parser.add_argument("--screens", type=pathlib.Path, help="a folder for pictures of the page")
     parser.add_argument("--only", default="", help="the cases whose name has this in it")
     args = parser.parse_args()
-    if None in programs():
-        print("skipped: chromedriver or chromium is not installed "
-              "(apt-get install chromium-headless-shell chromium-driver)")
-        return SKIPPED
     if args.screens:
         args.screens.mkdir(parents=True, exist_ok=True)
-    failed = 0
-    for name, case in cases(args.only):
-        begin = time.monotonic()
-        found = run_case(name, case, args)
-        failed += bool(found)
-        print(f"{'FAILED' if found else 'ok    '} {name} ({time.monotonic() - begin:.1f} s)",
-              *(f"\n       {fault}" for fault in found), flush=True)
-    print(f"{failed} failed" if failed else "all passed")
-    return 1 if failed else 0
+    return run_all(cases(args.only), lambda name, case: run_case(name, case, args))
 
 
 if __name__ == "__main__":
