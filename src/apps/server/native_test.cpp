@@ -138,7 +138,6 @@ TEST_F(NativeServer, cancel__ends_the_job_that_runs_within_a_step) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
-// Whatever becomes of the process before the job has ended.
 TEST_F(NativeServer, cancel__no_other_process_goes_on_with_the_job) {
   const std::string id = post({{"prompt", "long"}, {"size", "64"}, {"steps", 1000}});
   while (server_.get("/ebb/v1/jobs/" + id).json()["status"] != "generating") {
@@ -181,6 +180,7 @@ TEST_F(NativeServer, settings__are_those_of_fields_and_others_are_told) {
   EXPECT_EQ(many.status, 422);
   EXPECT_NE(many.body.find("must be a number (got"), std::string::npos) << many.body;
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"prompt", json::array({1})}}).status, 422);
+  EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"size", 64}}).json()["settings"]["size"], "64");
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"sampler", "eulr"}}).status, 400);
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"tiling", "z"}}).status, 422);
   EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"kind", "video"}}).status, 422);

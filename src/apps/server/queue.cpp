@@ -199,7 +199,7 @@ bool Queue::cancel(State* s) {
 // One that runs ends behind its kernel or with the process, whose next does not go on with it.
 void Queue::give_up(State& s) {
   s.job->cancel = s.unwanted = true;
-  if (folder_.empty()) return;
+  if (folder_.empty() || s.view.status == JobStatus::queued) return;  // its end removes the file
   calls_.push_back([this, job = s.job] {
     const std::lock_guard one_writes(files_);
     give_up_job(folder_, *job);

@@ -225,8 +225,8 @@ SettingsSource Service::source() {
 std::shared_ptr<const Job> Service::submit(const Call& call, JobSpec spec) {
   spec.client = call.request->remote;
   if (!spec.keeps || options_.out.empty()) check_fits_memory(spec, store_.most_in_memory());
-  const std::string prompt = spec.flags.prompt, negative = spec.flags.negative;
   auto job = queue_->submit(std::move(spec));
+  const std::string &prompt = job->spec.flags.prompt, &negative = job->spec.flags.negative;
   *call.job += (call.job->empty() ? "" : ",") + job->id;
   if (options_.log_prompts && !(prompt.empty() && negative.empty()))
     say(str("job ", printable(job->id), " prompt: ", one_line(prompt),

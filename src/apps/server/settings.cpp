@@ -47,7 +47,14 @@ std::string text_of(const Json& value, const std::string& field) {
   fail_field(field, "must be a text");
 }
 
-// Of settings that are shown as they came: numbers of others are texts of numbers.
+// Of a setting: whether a number that is given for it is a text, as which it is also shown.
+bool is_text(const std::string& name) {
+  cli::GenerateFlags o;
+  const auto fields = fields_of(o);
+  const auto at = std::ranges::find(fields, name, &Field::name);
+  return at != fields.end() && std::holds_alternative<std::string*>(at->ref);
+}
+
 bool is_prompt(const std::string& name) { return name == "prompt" || name == "negative_prompt"; }
 
 // The end of an Error's text without what stands before the first rule, or all of it.
@@ -182,7 +189,7 @@ void SettingsBuilder::set(const std::string& name, const Json& value, const std:
     fail_field(field, "must be a text (got ", shown_value(value), ")");
   const auto file = std::ranges::find(of_files, name, &FileSetting::name);
   spec_.given.insert(name);
-  spec_.shown[name] = value;
+  spec_.shown[name] = value.is_number() && is_text(name) ? Json(value.dump()) : value;
   if (file != of_files.end()) return set_file(name, file->kind, value, field);
   if (name == "hires") return set_hires(text_of(value, field), field);
   set_plain(name, value, field);
