@@ -99,14 +99,19 @@ TEST(loops_on_host, segmented_flat_map__finds_its_segment) {
                  [&](size_t k, int64_t i) { return 3 * x[k].get(i); });
 }
 
-void expect_strided(const Shape& shape, const std::vector<Type>& types, bool unaligned,
-                    const Target& on = target) {
-  const Scalar a = in(0) * in(1) + in(2), r[] = {silu(a)};
-  StridedForm f{Expr(3, r), {}, {types[0].dtype}, {}, shape.numel(), unaligned};
+// Operands of these types, broadcast to the shape.
+void set_operands(StridedForm& f, const std::vector<Type>& types, const Shape& shape) {
   std::vector<Type> all = types;
   all.push_back({DType::f32, shape});
   for (const Type& t : types) f.in.push_back(t.dtype);
   f.space = make_iteration_space(shape, all, std::vector<bool>(static_cast<size_t>(shape.rank())));
+}
+
+void expect_strided(const Shape& shape, const std::vector<Type>& types, bool unaligned,
+                    const Target& on = target) {
+  const Scalar a = in(0) * in(1) + in(2), r[] = {silu(a)};
+  StridedForm f{Expr(3, r), {}, {types[0].dtype}, {}, shape.numel(), unaligned};
+  set_operands(f, types, shape);
   LoopKernel made = write_strided(f, on);
   std::vector<Buffer> x, out;
   for (size_t i = 0; i < types.size(); ++i)
@@ -138,10 +143,7 @@ void expect_rotated(const Shape& shape, int64_t run, DType dtype, bool unaligned
   f.swaps.runs = {0, run, 0, 0};
   if (same) f.same = {-1, 0, -1, -1};
   const std::vector<Type> types = {x, x, table, table};
-  std::vector<Type> all = types;
-  all.push_back({DType::f32, shape});
-  for (const Type& t : types) f.in.push_back(t.dtype);
-  f.space = make_iteration_space(shape, all, std::vector<bool>(static_cast<size_t>(shape.rank())));
+  set_operands(f, types, shape);
   LoopKernel made = write_strided(f, target);
   std::vector<Buffer> from, out;
   for (size_t i = 0; i < types.size(); ++i)
