@@ -206,8 +206,8 @@ TEST_F(Training, look_at_the_lock__does_not_keep_a_run_from_beginning) {
   EXPECT_NO_THROW(train::begin_run_folder(run_, false, {}));
 }
 
-TEST_F(Training, million_lines__are_read_in_parts_into_few_points) {
-  put_file(run_ + "/metrics.jsonl", lines(1, 1'000'000));
+TEST_F(Training, many_lines__are_read_in_parts_into_few_points) {
+  put_file(run_ + "/metrics.jsonl", lines(1, 250'000));
   json one;
   int looks = 0;
   do {
@@ -217,7 +217,7 @@ TEST_F(Training, million_lines__are_read_in_parts_into_few_points) {
     ASSERT_LT(++looks, 1000);
   } while (one["read"] < 1.0);
   EXPECT_GT(looks, 5);
-  EXPECT_EQ(one["step"], 1'000'000);
+  EXPECT_EQ(one["step"], 250'000);
   EXPECT_LE(one["curve"]["loss"].size(), 400u);
   EXPECT_LT(one.dump().size(), 50'000u);
 }
