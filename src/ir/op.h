@@ -67,12 +67,17 @@ struct VjpCall {
 struct LoopForm;     // ir/loop_form.h
 struct Contraction;  // ir/contraction.h
 struct CopyForm;     // ir/copy_form.h
+struct UseViews;     // ir/strided_view.h
 
 // How uses that do not depend on each other become one use of another op, which is one launch.
 struct Together {
   // What uses must have in common beside their dtypes; "": this one stays alone.
   std::string (*key)(const Signature&);
   Signature (*join)(std::span<const Signature> uses);
+  // Limits of a group, so that no large result waits long for its readers: its elements, those of
+  // the largest operand or result of each use; its uses; and nodes from its first to its last.
+  int64_t most_elements = INT64_MAX;
+  size_t most_uses = SIZE_MAX, most_apart = SIZE_MAX;
 };
 
 struct OpDef {
@@ -97,6 +102,12 @@ struct OpDef {
   std::optional<LoopForm> (*loop)(const Signature&) = nullptr;
   // What a use that only copies puts where. Null: the op does more than that.
   CopyForm (*copy)(const Signature&) = nullptr;
+  // Of a use whose result is its operand with the dims in another order: that order. Null: it is
+  // not.
+  std::vector<int64_t> (*permutation)(const Signature&) = nullptr;
+  // The attributes of a use that reads and writes through these views; none: it cannot. Null: the
+  // op reads and writes whole tensors, or has views of its own kind.
+  std::optional<Attrs> (*viewed)(const Signature&, const UseViews&) = nullptr;
   // Its result is its operand under another shape; nothing moves.
   bool renames = false;
   // Each element of a result is computed from its index alone, and numbers that all share.
@@ -121,9 +132,8 @@ struct OpDef {
     full,    // losses and the like: casts them to f32
   };
   Precision precision = Precision::follow;
-  size_t operands = SIZE_MAX;  // how many first inputs `low` casts; later ones are biases
-  // Null: pointwise uses alone have another way (multi_tensor_pointwise).
-  const Together* together = nullptr;
+  size_t operands = SIZE_MAX;          // how many first inputs `low` casts; later ones are biases
+  const Together* together = nullptr;  // null: each use is a launch of its own
   // What a use multiplies and computes of its products. Null: it is no sum of products.
   Contraction (*contraction)(const Signature&) = nullptr;
   // Matmuls, convolutions and attention: many operations for each element read, which devices have

@@ -4,17 +4,12 @@
 #include <map>
 
 #include "base/error.h"
-#include "ops/multi_tensor_pointwise/op.h"
-#include "passes/expression_node.h"
 
 namespace ebb {
 namespace {
 
-constexpr int64_t most_elements = int64_t{1} << 24;
-// Of uses that OpDef::together joins: few that stand close to each other, so that no result lives
-// for longer than that.
-constexpr int64_t most_joined_elements = int64_t{1} << 29;
-constexpr size_t most_joined = 8, joined_within = 16;
+// A kernel that takes so many uses takes any number of them.
+constexpr size_t asked_uses = 8;
 
 using Supports = std::function<bool(const Signature&)>;
 
@@ -41,10 +36,8 @@ class HorizontalFuser {
  private:
   // Nodes with the same key may fuse; "" for a node that does not fuse.
   std::string key_of(const Node& n) const {
-    return n.op->together ? key_of_joined(n) : key_of_elementwise(n);
-  }
-  std::string key_of_joined(const Node& n) const {
-    if (!supports_ || elements_of(n) > most_joined_elements) return "";
+    if (n.op->together == nullptr || n.in.empty()) return "";
+    if (elements_of(n) > n.op->together->most_elements) return "";
     std::string key = n.op->together->key(g_.signature(n));
     if (key.empty()) return key;
     key += str(' ', n.op->name);
@@ -61,37 +54,21 @@ class HorizontalFuser {
   }
   // Whether one launch can compute them all.
   bool fit_together(const std::vector<size_t>& members, size_t more) const {
-    const Together* how = g_.nodes()[more].op->together;
-    if (how == nullptr) return true;
-    if (members.size() == most_joined || more - members[0] > joined_within) return false;
+    const Node& n = g_.nodes()[more];
+    const Together& how = *n.op->together;
+    if (members.size() >= how.most_uses || more - members[0] > how.most_apart ||
+        elements_of(n) > how.most_elements - elements_.at(members[0]))
+      return false;
+    if (members.size() >= asked_uses) return true;
     std::vector<size_t> all = members;
     all.push_back(more);
-    int64_t elements = 0;
-    for (const size_t m : all) elements += elements_of(g_.nodes()[m]);
-    return elements <= most_joined_elements && supports_(joined(*how, all));
+    return supports_(joined(all));
   }
-  Signature joined(const Together& how, const std::vector<size_t>& members) const {
+  Signature joined(const std::vector<size_t>& members) const {
     std::vector<Signature> uses;
     for (const size_t m : members) uses.push_back(g_.signature(g_.nodes()[m]));
-    return how.join(uses);
+    return g_.nodes()[members[0]].op->together->join(uses);
   }
-  std::string key_of_elementwise(const Node& n) const {
-    if (!is_elementwise(n) || n.in.empty()) return "";
-    const Shape& shape = g_.type(n.out[0]).shape;
-    if (shape.numel() > most_elements) return "";
-    std::string key = expression_of(g_, n).text();
-    bool full = false;
-    for (const int32_t v : n.in) {
-      const Type& t = g_.type(v);
-      if (!(t.shape == shape) && t.shape.numel() != 1) return "";
-      const bool number = t.shape.numel() == 1;
-      full = full || t.shape == shape;
-      key += str(' ', t.dtype, number ? "1" : "");
-    }
-    for (const int32_t v : n.out) key += str(' ', g_.type(v).dtype);
-    return full ? key : "";
-  }
-
   // A node joins an earlier group if its inputs exist by then.
   void collect() {
     std::map<std::string, std::vector<size_t>, std::less<>> by_key;  // first members
@@ -110,28 +87,15 @@ class HorizontalFuser {
         else
           firsts.push_back(i);
         groups_[home].push_back(i);
+        elements_[home] += elements_of(n);
         if (home != i) groups_[i] = {};
       }
       for (const int32_t v : n.out) made_at_[static_cast<size_t>(v)] = static_cast<int64_t>(home);
     }
   }
 
-  // The op and its attributes that do what the members do.
-  std::pair<const OpDef*, Attrs> fused(const std::vector<size_t>& members) const {
-    const Node& first = g_.nodes()[members[0]];
-    if (first.op->together) {
-      const Signature s = joined(*first.op->together, members);
-      return {s.op, s.attrs};
-    }
-    ops::MultiTensorPointwise a{expression_of(g_, first), static_cast<int64_t>(members.size()), ""};
-    for (const int32_t v : first.out)
-      a.dtypes += str(a.dtypes.empty() ? "" : ",", g_.type(v).dtype);
-    return {&ops::def::multi_tensor_pointwise(), a};
-  }
-
   void add_fused(Rewriter& rw, const std::vector<size_t>& members) const {
-    const Node& first = g_.nodes()[members[0]];
-    const auto [op, attrs] = fused(members);
+    const Signature all = joined(members);
     std::vector<Value> in;
     std::vector<int32_t> out;
     for (const size_t m : members) {
@@ -139,8 +103,8 @@ class HorizontalFuser {
       for (const Value v : rw.map(n.in)) in.push_back(v);
       out.insert(out.end(), n.out.begin(), n.out.end());
     }
-    const AtScope scope(rw.to(), first.at);
-    const std::vector<Value> made = rw.to().add(*op, attrs, in);
+    const AtScope scope(rw.to(), all.at);
+    const std::vector<Value> made = rw.to().add(*all.op, all.attrs, in);
     for (size_t k = 0; k < out.size(); ++k) rw.set(out[k], made[k]);
   }
 
@@ -148,11 +112,13 @@ class HorizontalFuser {
   const Supports& supports_;
   std::vector<int64_t> made_at_;                  // producing node; -1: a source
   std::map<size_t, std::vector<size_t>> groups_;  // by first member; empty: fused into another
+  std::map<size_t, int64_t> elements_;            // of a group, by first member
 };
 
 // Hoists what depends on parameters only (their casts and slices) to the front, ordered by depth,
 // so that equal nodes meet and can fuse.
 Graph hoist_parameter_only_nodes(const Graph& g) {
+  constexpr int64_t most_elements = int64_t{1} << 24;
   constexpr size_t other = 1000;
   std::vector<size_t> level(static_cast<size_t>(g.values()), other);
   for (const Source& s : g.sources())

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/prim/strided.h"
+#include "ir/strided_view.h"
 
 namespace ebb {
 namespace {
@@ -24,14 +24,14 @@ class StridedViewer {
   StridedViewer(ViewedGraph& v, const Supports& supports)
       : v_(v), g_(v.graph()), supports_(supports) {
     for (size_t i = 0; i < v.size(); ++i) {
-      if (ops::viewed(*v.node(i).op) != nullptr) viewing_.push_back(i);
+      if (v.node(i).op->viewed != nullptr) viewing_.push_back(i);
       for (const int32_t in : v.node(i).in) readers_[in].insert(i);
     }
   }
   void run() {
     if (viewing_.empty()) return;
     for (size_t i = 0; i < v_.size(); ++i)
-      if (!moves(v_.node(i)) && ops::viewed(*v_.node(i).op) == nullptr)
+      if (!moves(v_.node(i)) && v_.node(i).op->viewed == nullptr)
         for (const int32_t in : v_.node(i).in) need(in);
     for (const NamedValue& o : g_.outputs()) need(o.value);
     for (const NamedValue& u : g_.updates()) need(u.value);
@@ -55,7 +55,8 @@ class StridedViewer {
            std::ranges::all_of(n.out, [&](int32_t v) { return is_slice(v); });
   }
   std::optional<std::vector<int64_t>> order_of(const Node& n) const {
-    return ops::permutation(g_.signature(n));
+    if (n.op->permutation == nullptr) return {};
+    return n.op->permutation(g_.signature(n));
   }
   bool is_slice(int32_t v) const {
     const std::optional<SliceView> s = slice_of(g_, v);
@@ -91,7 +92,7 @@ class StridedViewer {
   }
   std::optional<Attrs> attrs_of(size_t i, const Use& u) const {
     const Node& n = v_.node(i);
-    return ops::viewed(*n.op)(g_.signature(n), u.views);
+    return n.op->viewed(g_.signature(n), u.views);
   }
   bool supported(size_t i, const Use& u) const {
     const std::optional<Attrs> attrs = attrs_of(i, u);
@@ -217,7 +218,7 @@ class StridedViewer {
     for (const auto& [reader, v] : readers) {
       if (reader == permutation) continue;
       const auto view = reshaped(*whole, v_.shape(v));
-      if (!view || ops::viewed(*v_.node(reader).op) == nullptr) return;
+      if (!view || v_.node(reader).op->viewed == nullptr) return;
       Use& u = changed.try_emplace(reader, use_of(reader)).first->second;
       for (size_t o = 0; o < u.in.size(); ++o)
         if (u.in[o] == v) u.in[o] = p.out[0], u.views.in.insert_or_assign(o, *view);

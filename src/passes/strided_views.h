@@ -1,5 +1,5 @@
 // strided_views: permutations, slices and concatenations around ops that read and write through
-// strides (ops/prim/strided.h): attention and its gradient.
+// strides (OpDef::viewed): attention and its gradient.
 #pragma once
 
 #include "passes/viewed_graph.h"

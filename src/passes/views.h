@@ -14,7 +14,7 @@ namespace ebb {
 // - A result that only slices tiling its last dim read is written as those slices.
 // - A concatenation that only loops read is never made: they read its segments.
 // - A concatenation that a loop reads first, and others later, is written by that loop.
-// Strided views (ops/prim/strided.h), in front of and behind ops that have them:
+// Strided views (ir/strided_view.h), in front of and behind ops that have them:
 // - Permutations and slices that only such ops read are never made.
 // - A result that one permutation moves, and such ops read, is written as the permutation has it.
 // - All results of a use that are concatenated are written as ranges of the concatenation.

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/names.h"
 #include "ops/loop/op.h"
-#include "ops/multi_tensor_pointwise/op.h"
+#include "ops/loops/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/table.h"
 #include "passes/copies.h"
@@ -184,7 +184,7 @@ constexpr Pass passes[] = {
      .what = "equal work on many tensors is one node",
      .run = [](const Graph& g,
                Lowering& l) { return lower(fuse_horizontally(g, l.supported()), l.supported()); },
-     .makes = ops::def::multi_tensor_pointwise,
+     .makes = ops::def::loops,
      .when = fuses},
     {.name = "place_collectives",
      .what = "collectives begin early, many tensors at once",

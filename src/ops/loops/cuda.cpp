@@ -26,13 +26,10 @@ Program program_of(const Pass& pass) {
 
 // They run at the same time: an output may only alias inputs of its own loop.
 bool may_alias(const Signature& s, size_t out, size_t in) {
-  for (const Signature& part : parts_of(s)) {
-    if (out < part.out.size() || in < part.in.size())
-      return out < part.out.size() && in < part.in.size() && loop_map().may_alias(part, out, in);
-    out -= part.out.size();
-    in -= part.in.size();
-  }
-  return false;
+  const size_t loops = s.as<Loops>().sizes.size();
+  const size_t outputs = s.out.size() / loops, inputs = s.in.size() / loops;
+  const size_t loop = out / outputs;
+  return in / inputs == loop && loop_map().may_alias(part_of(s, loop), out % outputs, in % inputs);
 }
 
 Kernel kernel(std::string_view name) {
@@ -44,10 +41,54 @@ Kernel kernel(std::string_view name) {
           .may_alias = may_alias};
 }
 
+// ---- whole tensors -----------------------------------------------------------------------------
+
+using Flat = ebb::cuda::SegmentedMap;
+
+// Whether operands are a whole tensor or a number, the same in all loops; one of a loop of one
+// element fits either. Empty: they disagree, or the loops do more.
+std::vector<Flat::Operand> flat_operands(const Signature& s) {
+  const Loop& a = s.as<Loops>().loop;
+  if (kind_of(a) != LoopKind::map || !a.segments.widths.empty() || !a.slices.operands.empty() ||
+      !a.swaps.empty())
+    return {};
+  const auto count = static_cast<size_t>(a.expr.inputs());
+  const size_t outputs = a.results.size();
+  std::vector<Flat::Operand> kinds(count, Flat::Operand::scalar);
+  for (size_t i = 0; i < s.in.size(); ++i)
+    if (s.in[i].shape.numel() != 1) kinds[i % count] = Flat::Operand::full;
+  for (size_t i = 0; i < s.in.size(); ++i) {
+    const int64_t elements = s.out[i / count * outputs].shape.numel();
+    if (kinds[i % count] == Flat::Operand::full && s.in[i].shape.numel() != elements) return {};
+  }
+  return kinds;
+}
+
+Program prepare_flat(const Signature& s, const Tune&, Device& device) {
+  const Loop& a = s.as<Loops>().loop;
+  Flat::Options o{.kinds = flat_operands(s)};
+  o.unaligned = !s.aligned;
+  for (size_t i = 0; i < o.kinds.size(); ++i) o.in.push_back(s.in[i].dtype);
+  for (const LoopResult& r : a.results) o.out.push_back(r.dtype);
+  for (size_t k = 0; k < s.out.size(); k += o.out.size())
+    o.counts.push_back(s.out[k].shape.numel());
+  return program_of(Flat(a.expr, o, ebb::cuda::of(device)));
+}
+
+Kernel flat_maps() {
+  Kernel k = kernel("loops_map_flat_ptx");
+  k.supports = +[](const Signature& s, const Device&) { return !flat_operands(s).empty(); };
+  k.prepare = prepare_flat;
+  return k;
+}
+
+// ---- views -------------------------------------------------------------------------------------
+
 Kernel maps() {
   Kernel k = kernel("loops_map_ptx");
   k.supports = +[](const Signature& s, const Device& d) {
-    return all_kernels_support(loop_map(), parts_of(s), d) &&
+    return kind_of(s.as<Loops>().loop) == LoopKind::map && flat_operands(s).empty() &&
+           all_kernels_support(loop_map(), parts_of(s), d) &&
            ebb::cuda::MapPass::share_a_launch(uses_of(s, map_use), ebb::cuda::of(d));
   };
   k.prepare = +[](const Signature& s, const Tune&, Device& d) {
@@ -59,7 +100,8 @@ Kernel maps() {
 Kernel rows() {
   Kernel k = kernel("loops_rows_ptx");
   k.supports = +[](const Signature& s, const Device& d) {
-    return all_kernels_support(loop_rows(), parts_of(s), d) &&
+    return kind_of(s.as<Loops>().loop) == LoopKind::rows &&
+           all_kernels_support(loop_rows(), parts_of(s), d) &&
            ebb::cuda::RowPass::share_a_launch(uses_of(s, row_use), ebb::cuda::of(d));
   };
   k.prepare = +[](const Signature& s, const Tune&, Device& d) {
@@ -70,6 +112,6 @@ Kernel rows() {
 
 }  // namespace
 
-std::vector<Kernel> loops() { return {maps(), rows()}; }
+std::vector<Kernel> loops() { return {flat_maps(), maps(), rows()}; }
 
 }  // namespace ebb::ops::cuda

@@ -4,8 +4,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "ops/prim/attention/op.h"
-#include "ops/prim/attention_grad/op.h"
 #include "ops/prim/pad/op.h"
 #include "ops/prim/permute/op.h"
 #include "ops/prim/pointwise/op.h"
@@ -56,16 +54,6 @@ Factors factors(const StridedView& v, int64_t numel) {
 }
 
 }  // namespace
-
-Viewed viewed(const OpDef& op) {
-  const OpDef* const with_views[] = {&def::attention(), &def::attention_grad()};
-  return std::ranges::find(with_views, &op) == std::end(with_views) ? nullptr : viewed_attention;
-}
-
-std::optional<std::vector<int64_t>> permutation(const Signature& s) {
-  if (s.op != &def::permute()) return {};
-  return s.as<Permute>().dims;
-}
 
 Value strided(Value tensor, const StridedView& view) {
   if (view == dense_view(tensor.shape())) return tensor;

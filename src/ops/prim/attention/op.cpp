@@ -387,6 +387,7 @@ const OpDef& def::attention() {
                        .decompose = decompose,
                        .vjp = vjp,
                        .reference = reference,
+                       .viewed = viewed_attention,
                        .cost = cost,
                        .examples = attention_examples,
                        .precision = OpDef::Precision::low,

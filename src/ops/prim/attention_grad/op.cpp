@@ -296,6 +296,7 @@ const OpDef& def::attention_grad() {
                        .infer = infer,
                        .decompose = decompose,
                        .reference = reference,
+                       .viewed = viewed_attention,
                        .cost = cost,
                        .examples = examples,
                        .precision = OpDef::Precision::low,

@@ -69,6 +69,7 @@ const OpDef& def::permute() {
                        .infer = infer,
                        .vjp = vjp,
                        .reference = reference,
+                       .permutation = +[](const Signature& s) { return s.as<Permute>().dims; },
                        .examples = examples};
   return d;
 }

@@ -132,7 +132,8 @@ const OpDef& def::pointwise() {
                        .reference = reference,
                        .loop = loop,
                        .cost = cost,
-                       .examples = examples};
+                       .examples = examples,
+                       .together = &pointwise_together};
   return d;
 }
 

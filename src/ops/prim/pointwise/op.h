@@ -25,6 +25,10 @@ namespace def {
 const OpDef& pointwise();
 }
 
+// Of uses that differ in their sizes alone, whose operands are whole tensors or numbers: the op
+// that they become, and its definition, are in ops/loops.
+extern const Together pointwise_together;
+
 // Applies `f` to the inputs, which broadcast against each other and `shape`.
 std::vector<Value> pointwise(Graph& g, const Pointwise& attrs, std::span<const Value> in);
 
