@@ -128,6 +128,15 @@ bool is_hash_of(const CatalogueFile& f, const std::string& text) {
 
 std::string base_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
+// A link to a folder in which it lies: it would be read again and again.
+bool leads_back(const fs::directory_entry& entry) {
+  std::error_code error;
+  if (!entry.is_symlink(error)) return false;
+  const fs::path to = fs::canonical(entry.path(), error);
+  const fs::path from = fs::canonical(entry.path().parent_path(), error);
+  return !to.empty() && std::ranges::mismatch(to, from).in1 == to.end();
+}
+
 }  // namespace
 
 std::string_view name_of(FileKind kind) {
@@ -218,7 +227,7 @@ void Catalogue::scan(const std::stop_token& stop) {
     for (fs::recursive_directory_iterator i(root, how, error), end;
          !error && i != end && !stop.stop_requested(); i.increment(error)) {
       std::error_code unreadable;
-      if (i.depth() > 16) i.disable_recursion_pending();
+      if (i.depth() > 16 || leads_back(*i)) i.disable_recursion_pending();
       if (!is_model_file(i->path()) || !i->is_regular_file(unreadable)) continue;
       CatalogueFile f;
       f.path = i->path().string();

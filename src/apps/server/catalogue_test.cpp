@@ -115,6 +115,15 @@ TEST_F(CatalogueOfFiles, folder_that_is_a_link__has_its_files_by_both_paths) {
   EXPECT_EQ(path_of(folder_ / "link/../models/a.safetensors"), "");
 }
 
+TEST_F(CatalogueOfFiles, link_to_a_folder_in_which_it_lies__is_not_followed) {
+  std::filesystem::create_directories(folder_ / "models/more");
+  checkpoint({unet(), text(), autoencoder()}, "models/more/a");
+  std::filesystem::create_directory_symlink(folder_ / "models", folder_ / "models/more/circle");
+  const server::Catalogue c({{folder_ / "models", {}}});
+  c.wait_for_scan();
+  EXPECT_EQ(c.all().size(), 1U);
+}
+
 // Its file is gone: what is told is what requests get that name none.
 TEST_F(CatalogueOfFiles, model_that_was_set_and_is_gone__leaves_the_usual_one) {
   std::filesystem::create_directories(folder_ / "models");
