@@ -122,4 +122,15 @@ TEST_F(Requests, options__are_those_of_the_sampler) {
   }
 }
 
+// Flags of the command line are none of a client's.
+TEST_F(Requests, errors_of_size_and_lora_tags__name_no_flags) {
+  const auto size = server_.post("/ebb/v1/jobs", {{"prompt", "fox"}, {"size", "abc"}});
+  EXPECT_EQ(size.status, 422);
+  EXPECT_EQ(size.json()["error"]["message"],
+            "size: must be auto, N or WIDTHxHEIGHT in pixels (got 'abc')");
+  const auto tag = server_.post("/ebb/v1/jobs", {{"prompt", "fox <lora:none:1>"}});
+  EXPECT_EQ(tag.status, 400);
+  EXPECT_EQ(tag.json()["error"]["message"], "prompt: <lora:none>: the catalogue has no LoRA files");
+}
+
 }  // namespace ebb::testing

@@ -330,6 +330,10 @@ void SettingsBuilder::check_tags() const {
   if (spec_.flags.prompt.find("<lora:") == std::string::npos) return;
   const auto prompt = text::parse_prompt(spec_.flags.prompt, cli::syntax_of(spec_.flags));
   for (const text::LoraTag& tag : prompt.loras) {
+    if (source_.lora_dir.empty())
+      throw HttpFault(400, "not_found",
+                      str("prompt: <lora:", tag.name, ">: the catalogue has no LoRA files"),
+                      "prompt");
     try {
       find_lora(tag, source_.lora_dir);
     } catch (const Error& e) {
@@ -379,8 +383,8 @@ int64_t check_limits(const cli::GenerateFlags& o, ImageSize init, double upscale
   ImageSize size;
   try {
     size = cli::image_size(o.size, "serve");
-  } catch (const Error& e) {
-    fail_setting("size", e);
+  } catch (const Error&) {  // which names a flag
+    fail_field("size", "must be auto, N or WIDTHxHEIGHT in pixels (got '", o.size, "')");
   }
   if (o.modes.fit == "latent" && init.height * init.width > most_pixels)
     fail_field("fit", "latent: the start picture has more than ", most_pixels, " pixels");
