@@ -213,7 +213,7 @@ class PipelineEngine final : public Engine {
   // Once, until something runs.
   Ready ready(const Job& job, const cli::GenerateFlags& o) {
     Ready& out = ready_[job.file];
-    if (!out && next_.file == job.file) out = std::exchange(next_, {}).job.get();
+    if (!out && next_.of.get() == &job) out = std::exchange(next_, {}).job.get();
     if (!out) out = ready_of(o, cli::request_of(o));
     return out;
   }
@@ -223,7 +223,7 @@ class PipelineEngine final : public Engine {
     if (next_.job.valid()) return;
     const std::shared_ptr<const Job> next = events.next();
     if (!next || next->spec.kind != JobKind::generate || !next->spec.more_inits.empty()) return;
-    next_ = {next->file, std::async(std::launch::async, [this, next]() -> Ready {
+    next_ = {next, std::async(std::launch::async, [this, next]() -> Ready {
                const cli::GenerateFlags o = settled(*next);
                return key_of(o) == key_ ? ready_of(o, cli::request_of(o)) : nullptr;
              })};
@@ -372,7 +372,7 @@ class PipelineEngine final : public Engine {
   std::map<std::string, std::string> lora_hashes_;  // by AdapterFile::identity()
   std::map<std::string, Ready> ready_;              // by Job::file
   struct Next {
-    std::string file = {};  // Job::file
+    std::shared_ptr<const Job> of = {};  // kept: no other job has its address meanwhile
     std::future<Ready> job = {};
   };
   Next next_;  // refers to the others: it ends first
