@@ -202,6 +202,23 @@ Graph scaled_rows(bool sum_over_rows) {
   return g;
 }
 
+// The gradient of a product: one factor's is final, the other's is read by one expression.
+TEST(fuse, one_of_several_results__is_part_of_its_reader) {
+  Graph g;
+  const Type t = f32({4, 64});
+  const Value a = g.input("a", t), b = g.input("b", t), dy = g.input("dy", t);
+  const Scalar results[] = {Scalar::input(2) * Scalar::input(1),
+                            Scalar::input(2) * Scalar::input(0)};
+  const Value in[] = {a, b, dy};
+  const auto d = ops::pointwise(g, {Expr(3, results), t.shape.sizes(), "f32,f32"}, in);
+  g.output("da", d[0]);
+  g.output("db", ops::map({b, d[1]}, [](auto v) { return v[1] * exp(v[0]); }));
+  const Graph out = fuse(g, {});
+  verify(out, "fuse");
+  EXPECT_EQ(count(out, ops::def::pointwise()), 1);
+  expect_equal(g, out);
+}
+
 TEST(fuse, number_of_a_row__is_computed_where_rows_are_read) {
   EXPECT_EQ(count(fuse(scaled_rows(false), {.hoists_row_scalars = true}), ops::def::pointwise()),
             1);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "ir/expr_inputs.h"
 #include "ir/loop_form.h"
 #include "passes/expression_node.h"
 #include "passes/made_node.h"
@@ -119,8 +120,10 @@ class Fuser {
   }
 
   // Compares the full-size tensors read and written before and after inlining `p` into `targets`.
-  bool pays(const Item& p, const std::vector<size_t>& targets) const {
-    size_t before = full_inputs(p) - read_by_reductions(p) + p.out.size(), after = 0;
+  // `still_read`: its inputs are read in any case, for other results.
+  bool pays(const Item& p, const std::vector<size_t>& targets, bool still_read = false) const {
+    size_t before = p.out.size(), after = 0;
+    if (!still_read) before += full_inputs(p) - read_by_reductions(p);
     for (const size_t t : targets) {
       before += full_inputs(items_[t]);
       Item merged = items_[t];
@@ -180,7 +183,44 @@ class Fuser {
     Item& p = items_[index];
     if (!p.fusable() || p.reduction || !p.live) return;
     const std::vector<size_t> targets = inline_targets(p, false);
-    if (!targets.empty() && pays(p, targets)) inline_everywhere(index, targets);
+    if (!targets.empty() && pays(p, targets)) return inline_everywhere(index, targets);
+    for (size_t k = 0; k < p.out.size() && p.out.size() > 1; ++k)
+      if (try_inline_result(index, k)) return try_inline(index);
+  }
+
+  // An item with these of its results alone.
+  static Item with_results(const Item& p, const std::vector<size_t>& which) {
+    Item some = p;
+    const std::vector<Scalar> all = p.expr.apply(inputs_as_scalars(p.expr));
+    std::vector<Scalar> results;
+    some.out.clear();
+    some.dtypes.clear();
+    for (const size_t k : which) {
+      results.push_back(all[k]);
+      some.out.push_back(p.out[k]);
+      some.dtypes.push_back(p.dtypes[k]);
+    }
+    some.expr = Expr(p.expr.inputs(), results);
+    some.drop_unused_operands();
+    return some;
+  }
+
+  // Inlines one result of an item, whose others stay.
+  bool try_inline_result(size_t index, size_t k) {
+    Item& p = items_[index];
+    const Item one = with_results(p, {k});
+    const std::vector<size_t> targets = inline_targets(one, false);
+    if (targets.empty() || !pays(one, targets, true)) return false;
+    for (const size_t t : targets) inline_into(one, items_[t]);
+    std::vector<size_t> others;
+    for (size_t other = 0; other < p.out.size(); ++other)
+      if (other != k) others.push_back(other);
+    for (const int32_t v : p.in) readers_[v].erase(index);
+    p = with_results(p, others);
+    for (const int32_t v : p.in) readers_[v].insert(index);
+    for (const int32_t v : one.in) readers_[v].insert(targets.begin(), targets.end());
+    readers_.erase(one.out[0]);
+    return true;
   }
 
   // Inlines a per-row scalar into the nodes that iterate over the rows.
