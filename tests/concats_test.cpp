@@ -115,6 +115,66 @@ TEST(concats, gradients_of_scale_and_shift__are_written_side_by_side) {
   expect_equal(before, out);
 }
 
+// Of x, y [2,3,width], three results of one expression.
+struct OfOne {
+  Graph g;
+  std::vector<Value> r;
+  explicit OfOne(int64_t width) {
+    const Shape shape = {2, 3, width};
+    const Scalar x = Scalar::input(0), y = Scalar::input(1), results[] = {x * y, x + y, x - y};
+    const Value in[] = {g.input("x", f32(shape)), g.input("y", f32(shape))};
+    r = ops::pointwise(g, {Expr(2, results), shape.sizes(), "f32,f32,f32"}, in);
+  }
+  // Read by products.
+  void join(const std::vector<Value>& of) {
+    std::vector<Value> rows;
+    for (const Value& v : of) rows.push_back(ops::reshape(v, {6, v.shape()[-1]}));
+    const Value v = ops::concat(rows, 1);
+    g.output("joined", ops::matmul(v, v, {.trans_b = true}));
+  }
+};
+
+TEST(concats, results_of_one_loop__are_written_side_by_side) {
+  OfOne two(8), reversed(8), all(3);
+  two.join({two.r[1], two.r[2]});
+  two.g.output("first", two.r[0]);
+  reversed.join({reversed.r[2], reversed.r[0]});
+  reversed.g.output("second", reversed.r[1]);
+  all.join(all.r);
+  for (const OfOne* t : {&two, &reversed, &all}) {
+    const Graph out = folded(t->g);
+    EXPECT_EQ(count(out, ops::def::concat()), 0);
+    EXPECT_EQ(count_loops(out, ops::LoopKind::map), 1);
+    expect_equal(t->g, out);
+  }
+}
+
+TEST(concats, results_of_one_loop_that_others_read_or_of_narrow_columns__stay) {
+  OfOne read(8), narrow(6);
+  read.join({read.r[0], read.r[1]});
+  read.g.output("first", read.r[0]);
+  narrow.join({narrow.r[0], narrow.r[1]});
+  for (const OfOne* t : {&read, &narrow}) EXPECT_EQ(count(folded(t->g), ops::def::concat()), 1);
+}
+
+TEST(concats, results_that_differ_or_lie_in_segments__are_errors) {
+  const Scalar results[] = {Scalar::input(0), Scalar::input(0) * 2.0};
+  const ops::Loop good{.expr = Expr(1, results),
+                       .shape = {3, 8},
+                       .results = {{DType::f32}, {DType::f32}},
+                       .concatenated = 2};
+  const auto inferred = [](const ops::Loop& a) {
+    Signature s{&ops::def::loop(), a, {f32(Shape(a.shape))}, {}, ""};
+    return s.op->infer(s);
+  };
+  EXPECT_EQ(inferred(good), (std::vector<Type>{f32({3, 16})}));
+  ops::Loop other_dtype = good, segmented = good, number = good;
+  other_dtype.results = {{DType::f32}, {DType::bf16}};
+  segmented.segments = {{4, 4}, {}, {1}};
+  number.shape = {};
+  for (const ops::Loop& a : {other_dtype, segmented, number}) EXPECT_THROW(inferred(a), Error);
+}
+
 TEST(concats, outputs_that_cannot_lie_side_by_side__are_errors) {
   const Graph out = folded(modulated_norm());
   int64_t concatenated = 0;

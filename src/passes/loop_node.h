@@ -59,7 +59,7 @@ LoopNode reading_swap(LoopNode l, size_t in, int32_t base, int64_t run);
 // Writes its result `result` as these segments.
 LoopNode writing_segments(const Graph& g, LoopNode l, size_t result,
                           std::span<const int32_t> segments);
-// Writes these outputs, results for each image and channel, as one tensor: `whole`. It comes last.
+// Writes these outputs, results of one type, as one tensor: `whole`. It comes last.
 LoopNode writing_concatenation(LoopNode l, std::span<const size_t> outputs, int32_t whole);
 
 // Adds the loop, its operands under the shapes under which it reads them.

@@ -209,7 +209,8 @@ class ColumnWriter {
       for (const int32_t v : segments)
         if (const auto p = producer_of(v)) producers.push_back(*p);
       if (producers.size() < segments.size()) continue;
-      if (write_concatenation(i, producers) || compute_concatenation(i, segments, producers))
+      if (write_concatenation(i, segments, producers) ||
+          compute_concatenation(i, segments, producers))
         for (const size_t r : renamings_) v_.elide(r);
     }
   }
@@ -237,13 +238,16 @@ class ColumnWriter {
     }
   }
 
-  // By the one loop that produces all segments as results for each channel.
-  bool write_concatenation(size_t concat, const std::vector<Producer>& producers) {
+  // By the one loop that produces all segments as results of one extent.
+  bool write_concatenation(size_t concat, const std::vector<int32_t>& segments,
+                           const std::vector<Producer>& producers) {
     const LoopNode& l = producers[0].loop;
     if (l.loop.concatenated != 0 || !l.loop.segments.segmented_out.empty()) return false;
+    const ops::Extent extent = l.loop.results[producers[0].output].extent;
+    if (extent != ops::Extent::channel && !worth_segments(g_, segments)) return false;
     std::vector<size_t> outputs;
     for (const Producer& p : producers) {
-      if (p.node != producers[0].node || l.loop.results[p.output].extent != ops::Extent::channel ||
+      if (p.node != producers[0].node || l.loop.results[p.output].extent != extent ||
           !(g_.type(l.out[p.output]) == g_.type(l.out[producers[0].output])))
         return false;
       outputs.push_back(p.output);

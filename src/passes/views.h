@@ -20,7 +20,7 @@ namespace ebb {
 // - All results of a use that are concatenated are written as ranges of the concatenation.
 // Columns of a wider tensor:
 // - A slice that only loops read is never made: they read its columns.
-// - A concatenation of one loop's results for each channel is written by that loop.
+// - A concatenation of one loop's results of one type is written by that loop.
 // - A concatenation of the same expression of one tensor each is that expression of its segments.
 Graph elide_copies(const Graph& g, const std::function<bool(const Signature&)>& supports);
 

@@ -135,6 +135,52 @@ TEST(loops_on_host, strided_map__broadcasts) {
   }
 }
 
+// Of three results the last two are columns of one tensor.
+void expect_columns(const Shape& shape, const std::vector<Type>& types, DType dtype,
+                    bool unaligned) {
+  const Scalar r[] = {in(0) * in(1), in(0) + in(2), silu(in(0)) - in(1)};
+  StridedForm f{Expr(3, r), {}, {dtype, dtype, dtype}, {}, shape.numel(), unaligned};
+  set_operands(f, types, shape);
+  std::vector<int64_t> wide = f.full_strides();
+  for (size_t d = 0; d + 1 < wide.size(); ++d) wide[d] *= 2;
+  f.space.strides.push_back(wide);
+  f.concatenated = 2;
+  LoopKernel made = write_strided(f, target);
+  std::vector<Buffer> x, out;
+  for (size_t i = 0; i < types.size(); ++i)
+    x.push_back(Buffer::random(f.in[i], types[i].shape.numel(), static_cast<int>(i), unaligned));
+  for (const int64_t results : {1, 2}) out.emplace_back(dtype, results * shape.numel(), unaligned);
+  const int64_t width = shape[-1];
+  std::vector<void*> all;
+  for (const size_t i : made.used) all.push_back(x[i].data());
+  for (Buffer& b : out) all.push_back(b.data());
+  all.push_back(static_cast<char*>(out[1].data()) + width * size_of(dtype));
+  ASSERT_EQ(all.size(), made.pointers.size());
+  for (size_t k = 0; k < all.size(); ++k) made.parameters.set(made.pointers[k], all[k]);
+  const testing::HostLaunch launch{.blocks = static_cast<int>(made.blocks),
+                                   .threads = made.threads};
+  expect_results(made.kernel, made.parameters.data(), launch, out, [&](size_t b, int64_t i) {
+    const int64_t columns = b == 0 ? width : 2 * width, row = i / columns, column = i % columns;
+    std::vector<double> at;
+    for (size_t k = 0; k < x.size(); ++k)
+      at.push_back(element(f.space, k, x[k], row * width + column % width));
+    return evaluated(f.expr, at)[b == 0 ? 0 : static_cast<size_t>(1 + column / width)];
+  });
+}
+
+TEST(loops_on_host, strided_map__writes_columns) {
+  for (const bool unaligned : {false, true})
+    for (const DType t : {DType::bf16, DType::f32}) {
+      const auto expect = [&](const Shape& shape, const Shape& a, const Shape& b) {
+        expect_columns(shape, {{t, shape}, {DType::f32, a}, {DType::f32, b}}, t, unaligned);
+      };
+      expect({2, 6, 6, 16}, {2, 1, 1, 16}, {16});
+      expect({4, 8, 64}, {4, 1, 64}, {64});  // several rows a thread
+      expect({2, 9, 4, 6}, {2, 1, 4, 1}, {6});
+      expect({3, 5, 13}, {5, 1}, {13});
+    }
+}
+
 // in(0) in(2) + in(1) in(3), where in(1) has swapped runs.
 void expect_rotated(const Shape& shape, int64_t run, DType dtype, bool unaligned, bool same) {
   const Scalar r[] = {in(0) * in(2) + in(1) * in(3)};

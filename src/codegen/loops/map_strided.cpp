@@ -21,9 +21,7 @@ struct Shape3 {
   int chunks() const { return vector / chunk; }
 };
 
-bool is_full(const StridedForm& f, size_t i) {
-  return f.space.strides[i] == f.space.strides.back();
-}
+bool is_full(const StridedForm& f, size_t i) { return f.space.strides[i] == f.full_strides(); }
 bool is_scalar(const StridedForm& f, size_t i) {
   return std::all_of(f.space.strides[i].begin(), f.space.strides[i].end(),
                      [](int64_t s) { return s == 0; });
@@ -60,8 +58,8 @@ Shape3 shape_of(const StridedForm& f, const std::vector<size_t>& used) {
       along = static_cast<int>(std::gcd<int64_t>(along, f.slices.grain(i)));
   along = static_cast<int>(f.swaps.widest(along));
   constexpr int worth = 4;
-  const bool single =
-      along >= worth || along == best || !f.segments.widths.empty() || f.swaps.any();
+  const bool single = along >= worth || along == best || !f.segments.widths.empty() ||
+                      f.swaps.any() || f.concatenated > 0;
   s.vector = single ? along : static_cast<int>(std::gcd(best, f.numel));
   s.chunk = std::gcd(s.vector, along);
   if (s.chunks() == 1) s.steps_dim = repeating_dim(f, used);
@@ -217,8 +215,7 @@ class StridedWriter {
       if (is_scalar(form_, i)) return at;
       if (shape_.chunks() == 1)
         return step_addresses(at[0], offsets(strides)[0], dtype, step_stride(strides));
-      if (strides == form_.space.strides.back())
-        return std::vector<U64>{address(at[0], flat, dtype)};
+      if (strides == form_.full_strides()) return std::vector<U64>{address(at[0], flat, dtype)};
       std::vector<U64> all;
       for (const U64& o : offsets(strides)) all.push_back(address(at[0], o, dtype));
       return all;
@@ -227,7 +224,7 @@ class StridedWriter {
     for (size_t u = 0; u < used_.size(); ++u)
       in_[used_[u]] = locate(used_[u], base[u], form_.in[used_[u]]);
     for (size_t k = 0; k < form_.out.size(); ++k)
-      out_.push_back(locate(form_.space.strides.size() - 1, base[used_.size() + k], form_.out[k]));
+      out_.push_back(locate(form_.strides_of(k), base[used_.size() + k], form_.out[k]));
   }
 
   // Of a thread's vector in operand i, whose runs change places.
@@ -259,7 +256,7 @@ class StridedWriter {
     const std::vector<int64_t>& widths = form_.segments.widths;
     choice_.emplace(b_, widths, shape_.chunk, coordinates.back());
     for (size_t k = 0; k < widths.size(); ++k) {
-      Segment segment{form_.space.strides.back(), {}};
+      Segment segment{form_.full_strides(), {}};
       for (size_t d = 0; d + 1 < segment.strides.size(); ++d)
         segment.strides[d] = segment.strides[d] / form_.space.sizes.back() * widths[k];
       std::vector<U32> at = coordinates;

@@ -55,8 +55,9 @@ inline Kernel loop_kernel(std::string_view name) {
           .in_place = true,
           .may_alias = +[](const Signature& s, size_t out, size_t in) {
             const auto& a = s.as<Loop>();
-            return same_segment(a.segments, out, in) && !a.slices.of(operand_of(a.segments, in)) &&
-                   a.swaps.empty();
+            const bool wide = a.concatenated != 0 && out + 1 == s.out.size();
+            return !wide && same_segment(a.segments, out, in) &&
+                   !a.slices.of(operand_of(a.segments, in)) && a.swaps.empty();
           }};
 }
 

@@ -4,13 +4,19 @@
 namespace ebb::ops::cuda {
 namespace {
 
-// Of results one column wide, operands that are columns would lie apart from element to element.
+// Whether strides of 32 bits step over the tensor that results are concatenated to.
+bool can_step_columns(const Loop& a) {
+  return Shape(a.shape).numel() * a.concatenated < int64_t{1} << 32;
+}
+
+// Of results one column wide, columns of wider tensors would lie apart from element to element.
 bool supports(const Signature& s, const Device&) {
   const auto& a = s.as<Loop>();
   if (kind_of(a) != LoopKind::map) return false;
-  const bool apart = !a.slices.operands.empty() && a.shape.back() == 1;
-  return !apart && a.segments.dim == -1 && swaps_dense(a) && can_step(a.slices, s.in) &&
-         ebb::cuda::MapPass::supports_segments(Shape(a.shape));
+  const bool columns = !a.slices.operands.empty() || a.concatenated != 0;
+  const bool apart = columns && a.shape.back() == 1;
+  return !apart && can_step_columns(a) && a.segments.dim == -1 && swaps_dense(a) &&
+         can_step(a.slices, s.in) && ebb::cuda::MapPass::supports_segments(Shape(a.shape));
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
@@ -39,6 +45,7 @@ ebb::cuda::MapUse map_use(const Signature& s) {
           .slices = slices_form(a.slices, a.segments, s.in),
           .swaps = swaps_form(a),
           .same = same_tensors(a),
+          .concatenated = static_cast<size_t>(a.concatenated),
           .unaligned = !s.aligned};
 }
 

@@ -13,10 +13,12 @@ using codegen::PixelLayout;
 using codegen::PixelReduction;
 using ebb::cuda::PixelPass;
 
-// None where an input changes with the pixels but does not lie like the images: as slices.
+// None where an input changes with the pixels but does not lie like the images, as slices, or
+// results that do are concatenated.
 std::optional<PixelForm> form_of(const Signature& use) {
   const auto& a = use.as<Loop>();
   if (!a.swaps.empty() || a.segments.dim != -1) return std::nullopt;
+  if (a.concatenated != 0 && a.results.items.back().extent != Extent::channel) return std::nullopt;
   const Signature s = without_views(use);
   const Shape shape(a.shape);
   PixelForm f;

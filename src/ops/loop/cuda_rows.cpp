@@ -43,8 +43,8 @@ codegen::RowSegments segments_of(const Signature& s) {
 
 bool supports(const Signature& s, const Device&) {
   const auto& a = s.as<Loop>();
-  return kind_of(a) == LoopKind::rows && reads_segments(a) && can_step(a.slices, s.in) &&
-         reads_vectors(s, a) &&
+  return kind_of(a) == LoopKind::rows && a.concatenated == 0 && reads_segments(a) &&
+         can_step(a.slices, s.in) && reads_vectors(s, a) &&
          ebb::cuda::RowPass::supports(Shape(a.shape), a.row_dims, a.partial_rows > 0);
 }
 

@@ -102,6 +102,36 @@ void add_maps(std::vector<Example>& out) {
   for (const AsSlices& c : slice_cases) out.push_back(as_slices<Loop>(out, c));
 }
 
+// The last two results of one dtype, side by side.
+void add_concatenated(std::vector<Example>& out, const char* label, std::string_view of) {
+  add_changed(out, label, of, [](Loop& a) {
+    a.results.items[a.results.size() - 2].dtype = a.results.items.back().dtype;
+    a.concatenated = 2;
+  });
+}
+
+void add_concatenated_maps(std::vector<Example>& out) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"map_concatenated", "map"},
+      {"map_concatenated_odd", "map_odd"},
+      {"map_concatenated_row", "map_row"},
+      {"map_concatenated_same_shape", "map_same_shape"},
+      {"map_concatenated_empty", "map_empty"},
+      {"map_concatenated_one_column", "map_one_column"},
+      {"map_concatenated_segmented", "map_segmented"},
+      {"map_concatenated_slices", "map_columns_of_two"},
+      {"map_concatenated_steps", "map_wide"},
+  };
+  for (const auto& [label, of] : cases) add_concatenated(out, label, of);
+  add_changed(out, "map_last_three_of_four", "map_of_three", [](Loop& a) {
+    const Scalar x = in(0), y = in(1), k = in(2);
+    const Scalar results[] = {y * k, x * sigmoid(y) + k, x * k - y, x - k};
+    a.expr = Expr(3, results);
+    a.results = {{DType::f32}, {DType::f16}, {DType::f16}, {DType::f16}};
+    a.concatenated = 3;
+  });
+}
+
 // ---- rows --------------------------------------------------------------------------------------
 
 // Two phases of reductions, of which the second uses the first; both are also results.
@@ -209,6 +239,9 @@ void add_rows(std::vector<Example>& out) {
       {"rows_columns_of_one_row", "rows_one", 4096, {{0, 2048}}},
   };
   for (const AsSlices& c : slice_cases) out.push_back(as_slices<Loop>(out, c));
+  add_concatenated(out, "rows_concatenated", "rows_gradient");
+  add_concatenated(out, "row_values_concatenated", "rows");
+  add_concatenated(out, "partials_concatenated", "partials");
 }
 
 // ---- swapped operands --------------------------------------------------------------------------
@@ -434,12 +467,9 @@ void add_pixels(std::vector<Example>& out) {
       {"slices_of_images", "pixels", 128, {{0, 64}}},
   };
   for (const AsSlices& c : slice_cases) out.push_back(as_slices<Loop>(out, c));
-  const auto concatenated = [&](const char* label, std::string_view of) {
-    add_changed(out, label, of, [](Loop& a) { a.concatenated = 2; });
-  };
-  concatenated("gradient_concatenated", "pixels_gradient");
-  concatenated("gradient_concatenated_odd", "pixels_gradient_odd_channels");
-  concatenated("gradient_concatenated_segmented", "gradient_segmented");
+  add_concatenated(out, "gradient_concatenated", "pixels_gradient");
+  add_concatenated(out, "gradient_concatenated_odd", "pixels_gradient_odd_channels");
+  add_concatenated(out, "gradient_concatenated_segmented", "gradient_segmented");
   const auto large_values = [&](const char* label, double width) {
     const Shape s = {2, 9, 7, 12};
     out.push_back({.label = label,
@@ -457,6 +487,7 @@ void add_pixels(std::vector<Example>& out) {
 std::vector<Example> loop_examples() {
   std::vector<Example> out;
   add_maps(out);
+  add_concatenated_maps(out);
   add_rows(out);
   add_rotations(out);
   add_rows_of_heads(out);

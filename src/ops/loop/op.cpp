@@ -153,12 +153,17 @@ void check_same(const std::vector<int64_t>& same, std::span<const Type> operands
 std::vector<Type> concatenated_types(const Loop& a, std::vector<Type> out) {
   if (a.concatenated == 0) return out;
   const auto all = static_cast<int64_t>(a.results.size());
-  require(2 <= a.concatenated && a.concatenated <= all, "loop: ", a.concatenated,
-          " results cannot be concatenated (there are ", all, ")");
-  for (int64_t k = 1; k <= a.concatenated; ++k)
-    require(a.results[static_cast<size_t>(all - k)].extent == Extent::channel &&
-                out.end()[-k] == out.back(),
-            "loop: concatenated results must be alike and of channels (got ", out.end()[-k], ")");
+  require(2 <= a.concatenated && a.concatenated <= all && !a.shape.empty(),
+          "loop: ", a.concatenated, " results cannot be concatenated (there are ", all, ", of ",
+          Shape(a.shape), ")");
+  for (int64_t k = 1; k <= a.concatenated; ++k) {
+    const auto at = static_cast<size_t>(all - k);
+    const LoopResult &r = a.results[at], &last = a.results.items.back();
+    require(!a.segments.has_out(at), "loop: result ", at, " is concatenated and has no segments");
+    require(r.extent == last.extent && r.dtype == last.dtype,
+            "loop: concatenated results must be alike (got ", text_of(r), " and ", text_of(last),
+            ")");
+  }
   out.resize(out.size() - static_cast<size_t>(a.concatenated - 1));
   out.back().shape[-1] *= a.concatenated;
   return out;

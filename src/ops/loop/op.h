@@ -57,8 +57,8 @@ struct Loop {
   Segments segments = {};
   Slices slices = {};  // of the operands
   Swaps swaps = {};    // of the operands, as sliced and concatenated
-  // The last so many results, all of extent channel and of one dtype, are concatenated into one
-  // tensor [N,1...,concatenated*C].
+  // The last so many results, all of one extent and dtype and without segments, are concatenated
+  // along the last dim into one tensor [...,concatenated*C].
   int64_t concatenated = 0;
   // By operand, an earlier one that is the same tensor, or -1; []: there are none. What both read
   // is then read once. It says nothing that the values depend on.

@@ -65,12 +65,10 @@ PreparedLaunch flat_launch(const FlatKernel& flat, std::span<const FlatSegment> 
   return launch;
 }
 
-// Whether some operand's first element lies off the alignment of its tensor.
-bool begins_off(const SlicesForm& slices, const std::vector<DType>& types) {
-  for (size_t i = 0; i < slices.pitch.size(); ++i)
-    if (slices.has(i) && slices.begin[i] * size_of(types[i]) % Signature::alignment != 0)
-      return true;
-  return false;
+// Whether the first element of some operand or result lies off the alignment of its tensor.
+bool begins_off(const Addresses& addresses) {
+  const auto off = [](const TensorAddress& a) { return a.bytes % Signature::alignment != 0; };
+  return std::ranges::any_of(addresses.in, off) || std::ranges::any_of(addresses.out, off);
 }
 
 // ---- strided -------------------------------------------------------------------------------
@@ -88,6 +86,7 @@ StridedForm strided_form(const MapUse& use) {
                 .slices = use.slices,
                 .swaps = use.swaps,
                 .same = use.same,
+                .concatenated = use.concatenated,
                 .elements = use.shape.numel()};
   std::vector<Type> tensors;  // those that matter for the space
   std::vector<Pitch> pitches = use.slices.pitch;
@@ -98,11 +97,18 @@ StridedForm strided_form(const MapUse& use) {
     if (!used && i < pitches.size()) pitches[i] = {};
   }
   tensors.push_back({DType::f32, use.shape});
+  if (f.concatenated > 0) {
+    const int64_t width = use.shape[-1];
+    pitches.resize(tensors.size());
+    pitches.push_back({width, static_cast<int64_t>(f.concatenated) * width});
+    tensors.push_back({DType::f32, use.shape});
+  }
+  const size_t kept = tensors.size();
   if (!f.segments.widths.empty())
     tensors.push_back({DType::f32, {use.shape[-1]}});  // keeps the last dim
   f.space = make_iteration_space(use.shape, tensors,
                                  std::vector<bool>(static_cast<size_t>(use.shape.rank())), pitches);
-  f.space.strides.resize(use.in.size() + 1);
+  f.space.strides.resize(kept);
   return f;
 }
 
@@ -143,7 +149,14 @@ Addresses addresses_of(const MapUse& use, AddressCounter& counter) {
   }
   for (size_t k = 0; k < use.out.size(); ++k)
     results += use.segments.of(k, use.segments.segmented_out);
-  return counter.next(of_operands, use.slices, types, results);
+  if (use.concatenated == 0) return counter.next(of_operands, use.slices, types, results);
+  Addresses a = counter.next(of_operands, use.slices, types, results - use.concatenated + 1);
+  const int64_t bytes = use.shape[-1] * size_of(use.out.back());
+  while (a.out.size() < results) {
+    a.out.push_back(a.out.back());
+    a.out.back().bytes += bytes;
+  }
+  return a;
 }
 
 // The outermost dim that has more than one index.
@@ -191,7 +204,7 @@ class Preparation {
     FlatForm f{.expr = form.expr,
                .in = form.in,
                .out = use.out,
-               .unaligned = use.unaligned || begins_off(use.slices, form.in),
+               .unaligned = use.unaligned || begins_off(addresses),
                .elements = numel};
     for (const Type& type : use.in)
       f.kinds.push_back(type.shape.numel() == numel && numel > 1 ? codegen::FlatOperand::full

@@ -26,6 +26,7 @@ struct MapUse {
   codegen::SlicesForm slices = {};  // of `in`, which are the slices
   codegen::SwapsForm swaps = {};    // of `in`
   std::vector<int64_t> same = {};   // by input, an earlier one that is the same tensor, or -1
+  size_t concatenated = 0;          // so many last results are columns of one tensor
   bool unaligned = false;           // see Signature::aligned
 };
 

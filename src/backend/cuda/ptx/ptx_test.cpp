@@ -129,6 +129,32 @@ TEST(ptx, segmented_tensors__assemble) {
             emit_ptx(write_strided(segmented(32, 16, {32, 16}), target_of(90)).kernel, 90));
 }
 
+// Two results that are columns of one tensor.
+StridedForm columns(int64_t n, int64_t size, int64_t c) {
+  StridedForm f = coefficients(n, size, c);
+  const std::vector<Scalar> y = f.expr.apply(inputs_as_scalars(f.expr));
+  const Scalar results[] = {y[0], y[0] * 2.0};
+  f.expr = Expr(f.expr.inputs(), results);
+  f.out.push_back(f.out[0]);
+  std::vector<int64_t> wide = f.full_strides();
+  for (size_t d = 0; d + 1 < wide.size(); ++d) wide[d] *= 2;
+  f.space.strides.push_back(wide);
+  f.concatenated = 2;
+  return f;
+}
+
+TEST(ptx, columns_of_one_tensor__assemble) {
+  const std::string ptxas = find_ptxas();
+  if (ptxas.empty()) GTEST_SKIP() << "there is no ptxas here";
+  for (const int64_t c : {64, 12, 7}) {
+    const LoopKernel made = write_strided(columns(2, 8, c), target_of(90));
+    expect_assembles(ptxas, emit_ptx(made.kernel, 90), 90);
+    EXPECT_EQ(made.pointers.size(), 5u);
+  }
+  EXPECT_EQ(emit_ptx(write_strided(columns(2, 8, 64), target_of(90)).kernel, 90),
+            emit_ptx(write_strided(columns(32, 16, 192), target_of(90)).kernel, 90));
+}
+
 // x -> (x - mean) / deviation, in one sweep.
 PixelForm norm_of(int64_t pixels, int64_t channels, int64_t groups) {
   const double inverse = static_cast<double>(groups) / static_cast<double>(pixels * channels);
