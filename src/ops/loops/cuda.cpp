@@ -50,7 +50,7 @@ using Flat = ebb::cuda::SegmentedMap;
 std::vector<Flat::Operand> flat_operands(const Signature& s) {
   const Loop& a = s.as<Loops>().loop;
   if (kind_of(a) != LoopKind::map || !a.segments.widths.empty() || !a.slices.operands.empty() ||
-      !a.swaps.empty())
+      !a.swaps.empty() || a.concatenated != 0)
     return {};
   const auto count = static_cast<size_t>(a.expr.inputs());
   const size_t outputs = a.results.size();
