@@ -118,6 +118,7 @@ std::vector<Example> examples() {
   add("rows_of_heads", {{"rotated_norm_of_heads_odd"}, {"rotated_norm_of_heads_odd"}});
   add("segments", {{"tokens_of_three"}, {"tokens_of_three"}});
   add("sums", {{"gradient_of_heads_partial"}, {"gradient_of_heads_partial"}});
+  add("side_by_side", {{"map_concatenated_slices"}, {"map_concatenated_slices"}});
   add_whole(out);
   return out;
 }
