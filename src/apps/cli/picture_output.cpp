@@ -153,17 +153,24 @@ void make_output_folder(const std::string& out, std::string_view command) {
   if (output_of(out, command) == Output::folder) io::make_folder(out, str(command, ": --out"));
 }
 
-ImageSize image_size(const std::string& text, std::string_view command) {
-  if (small_letters(text) == "auto") return {};
+std::optional<ImageSize> parse_image_size(const std::string& text) {
+  if (small_letters(text) == "auto") return ImageSize{};
   const size_t x = std::min(text.find('x'), text.find('X'));
-  const auto number = [&](const std::string& digits) {
-    require(!digits.empty() && digits.size() < 10 &&
-                digits.find_first_not_of("0123456789") == digits.npos && std::stoll(digits) > 0,
-            command, ": --size must be auto, N or WIDTHxHEIGHT in pixels (got '", text, "')");
-    return int64_t{std::stoll(digits)};
+  const auto pixels = [](const std::string& digits) {  // 0: it is no number of them
+    const bool number = !digits.empty() && digits.size() < 10 &&
+                        digits.find_first_not_of("0123456789") == digits.npos;
+    return number ? int64_t{std::stoll(digits)} : 0;
   };
-  const int64_t width = number(text.substr(0, x));
-  return {.height = x == text.npos ? width : number(text.substr(x + 1)), .width = width};
+  const int64_t width = pixels(text.substr(0, x));
+  const int64_t height = x == text.npos ? width : pixels(text.substr(x + 1));
+  if (width == 0 || height == 0) return {};
+  return ImageSize{.height = height, .width = width};
+}
+
+ImageSize image_size(const std::string& text, std::string_view command) {
+  const std::optional<ImageSize> size = parse_image_size(text);
+  require(size.has_value(), command, ": --size ", image_size_rule, " (got '", text, "')");
+  return *size;
 }
 
 void check_picture_size(const std::string& out, std::string_view command, const ImageSize& size,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,7 +45,11 @@ void write_text(const std::string& file, std::string_view text, std::string_view
 void check_replaced_picture(const std::string& file, std::string_view flag, bool overwrite);
 // Makes the folder that `out` names, where it names one.
 void make_output_folder(const std::string& out, std::string_view command);
-// "auto", "512" or "768x512", width by height; {} for auto. Throws Error.
+// "auto", "512" or "768x512", width by height; {} for auto. None of another text: it is not what
+// the rule says.
+constexpr std::string_view image_size_rule = "must be auto, N or WIDTHxHEIGHT in pixels";
+std::optional<ImageSize> parse_image_size(const std::string& text);
+// Of a command's --size. Throws Error.
 ImageSize image_size(const std::string& text, std::string_view command);
 
 // How pictures are written.

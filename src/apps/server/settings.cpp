@@ -48,9 +48,7 @@ std::string text_of(const Json& value, const std::string& field) {
 }
 
 // Of a setting: whether a number that is given for it is a text, as which it is also shown.
-bool is_text(const std::string& name) {
-  cli::GenerateFlags o;
-  const auto fields = fields_of(o);
+bool is_text(const std::vector<Field>& fields, const std::string& name) {
   const auto at = std::ranges::find(fields, name, &Field::name);
   return at != fields.end() && std::holds_alternative<std::string*>(at->ref);
 }
@@ -189,7 +187,8 @@ void SettingsBuilder::set(const std::string& name, const Json& value, const std:
     fail_field(field, "must be a text (got ", shown_value(value), ")");
   const auto file = std::ranges::find(of_files, name, &FileSetting::name);
   spec_.given.insert(name);
-  spec_.shown[name] = value.is_number() && is_text(name) ? Json(value.dump()) : value;
+  spec_.shown[name] =
+      value.is_number() && is_text(fields_of(spec_.flags), name) ? Json(value.dump()) : value;
   if (file != of_files.end()) return set_file(name, file->kind, value, field);
   if (name == "hires") return set_hires(text_of(value, field), field);
   set_plain(name, value, field);
@@ -380,12 +379,9 @@ int64_t check_limits(const cli::GenerateFlags& o, ImageSize init, double upscale
   if (!std::isfinite(o.generate.guidance)) fail_field("guidance", "must be a number");
   if (!(o.modes.strength >= 0 && o.modes.strength <= 1))
     fail_field("strength", "must lie in [0, 1] (got ", o.modes.strength, ")");
-  ImageSize size;
-  try {
-    size = cli::image_size(o.size, "serve");
-  } catch (const Error&) {  // which names a flag
-    fail_field("size", "must be auto, N or WIDTHxHEIGHT in pixels (got '", o.size, "')");
-  }
+  const std::optional<ImageSize> parsed = cli::parse_image_size(o.size);
+  if (!parsed) fail_field("size", cli::image_size_rule, " (got '", o.size, "')");
+  const ImageSize size = *parsed;
   if (o.modes.fit == "latent" && init.height * init.width > most_pixels)
     fail_field("fit", "latent: the start picture has more than ", most_pixels, " pixels");
   const auto pixels = static_cast<int64_t>(output_pixels(o, size, init, upscaler_scale));
