@@ -211,15 +211,13 @@ class Fuser {
     const Item one = with_results(p, {k});
     const std::vector<size_t> targets = inline_targets(one, false);
     if (targets.empty() || !pays(one, targets, true)) return false;
-    for (const size_t t : targets) inline_into(one, items_[t]);
     std::vector<size_t> others;
     for (size_t other = 0; other < p.out.size(); ++other)
       if (other != k) others.push_back(other);
     for (const int32_t v : p.in) readers_[v].erase(index);
     p = with_results(p, others);
     for (const int32_t v : p.in) readers_[v].insert(index);
-    for (const int32_t v : one.in) readers_[v].insert(targets.begin(), targets.end());
-    readers_.erase(one.out[0]);
+    inline_into_all(one, targets);
     return true;
   }
 
@@ -245,13 +243,16 @@ class Fuser {
 
   void inline_everywhere(size_t index, const std::vector<size_t>& targets) {
     Item& p = items_[index];
-    for (const size_t t : targets) inline_into(p, items_[t]);
-    for (const int32_t v : p.in) {
-      readers_[v].erase(index);
-      readers_[v].insert(targets.begin(), targets.end());
-    }
-    for (const int32_t v : p.out) readers_.erase(v);
+    for (const int32_t v : p.in) readers_[v].erase(index);
+    inline_into_all(p, targets);
     p.live = false;
+  }
+
+  // The targets read what `p` read.
+  void inline_into_all(const Item& p, const std::vector<size_t>& targets) {
+    for (const size_t t : targets) inline_into(p, items_[t]);
+    for (const int32_t v : p.in) readers_[v].insert(targets.begin(), targets.end());
+    for (const int32_t v : p.out) readers_.erase(v);
   }
 
   static std::vector<Scalar> inputs_of(const std::vector<int32_t>& from,
