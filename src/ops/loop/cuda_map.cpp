@@ -4,18 +4,13 @@
 namespace ebb::ops::cuda {
 namespace {
 
-// Whether strides of 32 bits step over the tensor that results are concatenated to.
-bool can_step_columns(const Loop& a) {
-  return Shape(a.shape).numel() * a.concatenated < int64_t{1} << 32;
-}
-
 // Of results one column wide, columns of wider tensors would lie apart from element to element.
 bool supports(const Signature& s, const Device&) {
   const auto& a = s.as<Loop>();
   if (kind_of(a) != LoopKind::map) return false;
   const bool columns = !a.slices.operands.empty() || a.concatenated != 0;
   const bool apart = columns && a.shape.back() == 1;
-  return !apart && can_step_columns(a) && a.segments.dim == -1 && swaps_dense(a) &&
+  return !apart && can_step(s.out) && a.segments.dim == -1 && swaps_dense(a) &&
          can_step(a.slices, s.in) && ebb::cuda::MapPass::supports_segments(Shape(a.shape));
 }
 

@@ -11,11 +11,14 @@
 
 namespace ebb::ops::cuda {
 
-// Whether kernels can step over the tensors that are given: by strides of 32 bits.
-inline bool can_step(const Slices& c, std::span<const Type> given) {
+// Whether kernels can step over these tensors: by strides of 32 bits.
+inline bool can_step(std::span<const Type> tensors) {
   constexpr int64_t most = int64_t{1} << 32;
-  return c.operands.empty() ||
-         std::ranges::all_of(given, [](const Type& t) { return t.shape.numel() < most; });
+  return std::ranges::all_of(tensors, [](const Type& t) { return t.shape.numel() < most; });
+}
+// The same of the tensors that are given, of which operands are slices.
+inline bool can_step(const Slices& c, std::span<const Type> given) {
+  return c.operands.empty() || can_step(given);
 }
 
 // `given` are the tensors of an op, of which operands may lie in segments.
