@@ -121,8 +121,8 @@ TEST_F(CliReport, run_that_is_killed_often__is_the_same_as_one_that_is_not) {
   fs::rename(run(), whole);
   bool done = false;
   int kills = 0;
-  double seconds = 0.3;  // more each time, so that it comes to an end on any machine
-  for (; !done && kills < 30; ++kills, seconds *= 1.3) {
+  double seconds = 0.4;  // more each time, so that it comes to an end on any machine
+  for (; !done && kills < 20; ++kills, seconds *= 1.5) {
     const bool begun = !train::checkpoint_steps(run()).empty();
     const Output out =
         testing::run_command(str("timeout -s KILL ", seconds, " '", testing::program_path(),

@@ -130,7 +130,7 @@ class Gradients : public ::testing::TestWithParam<Case> {};
 // where the reference takes long.
 TEST_P(Gradients, equals_differences) {
   const Loss l = loss_of(GetParam());
-  const size_t singles = cost_of(GetParam().signature()).flops > 1e6 ? 3 : 16;
+  const size_t singles = cost_of(GetParam().signature()).flops > 1e6 ? 2 : 8;
   const auto values = evaluate_reference(l.backward, l.inputs);
   for (const std::string& name : l.wrt) {
     const RefArray& gradient = output_of(l.backward, values, "grad." + name);

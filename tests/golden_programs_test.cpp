@@ -2,6 +2,9 @@
 // A1111's (tools/golden/webui_golden.py).
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
+
 #include "diffusion/solver/host_latents.h"
 #include "pipeline/batch_run.h"
 #include "pipeline/run_start.h"
@@ -84,18 +87,14 @@ CheckpointParts parts_of(const json& g) {
 }
 
 class GoldenPrograms : public GoldenRunOn {
+ public:
+  static void TearDownTestSuite() { pipelines().clear(); }
+
  protected:
   // With the files that the run names: a LoRA in a tag or by a flag, an embedding in the prompt.
   Picture made() {
     const json& g = run();
     TextToImageRequest q = request_of(g);
-    TextToImageOptions options;
-    if (g.contains("embedding_tensors")) {
-      text::TextualInversion& foxes = options.embeddings.embeddings["foxes"];
-      foxes.name = "foxes";
-      for (const io::NamedTensor& t : adapter_tensors(g["embedding_tensors"]))
-        foxes.vectors.push_back(t.tensor);
-    }
     if (g.contains("lora")) {
       q.lora_dir = files_ / "loras";
       std::filesystem::create_directories(q.lora_dir);
@@ -106,11 +105,32 @@ class GoldenPrograms : public GoldenRunOn {
                     .strength = g["lora"]["strength"],
                     .text_strength = g["lora"]["text_strength"]}};
     }
-    TextToImage pipeline(parts_of(g), context_, options);
-    return picture_of(pipeline, q);
+    return picture_of(pipeline(), q);
   }
 
  private:
+  // Runs of a network alone share one: most of a short run's time is loading it.
+  TextToImage& pipeline() {
+    const json& g = run();
+    const bool alone = !g.contains("lora") && !g.contains("controls") && !g.contains("refiner");
+    std::unique_ptr<TextToImage>& out =
+        pipelines()[alone ? g["network"].get<std::string>() : "of one run"];
+    if (out && alone) return *out;
+    TextToImageOptions options;
+    if (g.contains("embedding_tensors")) {
+      text::TextualInversion& foxes = options.embeddings.embeddings["foxes"];
+      foxes.name = "foxes";
+      for (const io::NamedTensor& t : adapter_tensors(g["embedding_tensors"]))
+        foxes.vectors.push_back(t.tensor);
+    }
+    out = std::make_unique<TextToImage>(parts_of(g), context_, options);
+    return *out;
+  }
+  static std::map<std::string, std::unique_ptr<TextToImage>>& pipelines() {
+    static std::map<std::string, std::unique_ptr<TextToImage>> all;
+    return all;
+  }
+
   Folder files_;
 };
 INSTANTIATE_TEST_SUITE_P(cpu, GoldenPrograms, ::testing::ValuesIn(runs_on(runs(), "cpu")),

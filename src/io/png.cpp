@@ -1,6 +1,7 @@
 // PNG through libpng. libpng reports errors by longjmp: the functions that set the jump hold no
 // C++ objects, and every allocation of ours happens outside of them.
 #include <png.h>
+#include <zlib.h>
 
 #include <cmath>
 #include <csetjmp>
@@ -223,6 +224,9 @@ bool try_write(PngWriter& w, const PngPicture& p) {
   if (setjmp(png_jmpbuf(w.png))) return false;
   png_set_IHDR(w.png, w.info, p.width, p.height, 8, p.colour_type, PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  // Runs of filtered bytes alone: two to three times as fast as zlib's search for repeats, which
+  // generated pictures hardly have (files are 0 to 13 % larger).
+  png_set_compression_strategy(w.png, Z_RLE);
   if (p.text_count > 0) png_set_text(w.png, w.info, p.texts, p.text_count);
   png_write_info(w.png, w.info);
   png_write_image(w.png, p.rows);

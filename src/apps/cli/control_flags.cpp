@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/cli/unused_flags.h"
 #include "base/by_flag.h"
 #include "base/error.h"
 #include "base/file_and_numbers.h"
@@ -72,13 +71,17 @@ LoadedModel with_controls(LoadedModel denoiser, const ControlFlags& flags) {
   return out;
 }
 
+std::optional<UnusedField> ControlFlags::unused() const {
+  const UnusedRule rules[] = {{control.texts.empty(),
+                               {"control_mode", "control_resize", "control_mask", "control_blocks"},
+                               "without",
+                               "control"}};
+  ControlFlags given = *this, plain;
+  return unused_field(fields_of(given), fields_of(plain), rules);
+}
+
 std::vector<ControlInput> control_inputs(const ControlFlags& flags) {
-  if (flags.control.texts.empty()) {
-    ControlFlags given = flags, plain;
-    check_unused(fields_of(given), fields_of(plain),
-                 {"control_mode", "control_resize", "control_mask", "control_blocks"},
-                 "without --control");
-  }
+  require_used(flags.unused());
   std::vector<ControlInput> out;
   for (const std::string& text : flags.control.texts) {
     out.push_back(read_control(text));

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/cli/unused_flags.h"
 #include "base/text_list.h"
 #include "pipeline/control.h"
 #include "pipeline/upscaler.h"
@@ -39,6 +40,7 @@ struct ControlFlags {
       "FILE[:scale], an upscaler of the finished pictures (ESRGAN, Real-ESRGAN)");
   }
   void choices(auto&& f) { f("control_resize", control_resize, {"crop", "stretch", "fill"}); }
+  std::optional<UnusedField> unused() const;
 };
 
 // The denoiser with the networks that the flags name. Throws Error.

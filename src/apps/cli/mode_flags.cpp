@@ -3,7 +3,6 @@
 #include <array>
 
 #include "apps/cli/picture_output.h"
-#include "apps/cli/unused_flags.h"
 #include "base/by_flag.h"
 #include "base/error.h"
 #include "base/names.h"
@@ -15,20 +14,8 @@
 namespace ebb::cli {
 namespace {
 
-void check_unused(const ModeFlags& flags, std::initializer_list<std::string_view> fields,
-                  std::string_view why) {
-  ModeFlags given = flags, plain;
-  cli::check_unused(fields_of(given), fields_of(plain), fields, why);
-}
-
 void add_mask(const ModeFlags& f, TextToImageRequest& q) {
-  if (f.mask.empty() && f.outpaint.empty())
-    return check_unused(
-        f, {"mask_invert", "mask_blur", "masked_content", "only_masked", "mask_padding"},
-        "without --mask");
-  if (!f.only_masked) check_unused(f, {"mask_padding"}, "without --only-masked");
-  if (f.only_masked) check_unused(f, {"fit"}, "with --only-masked");
-  if (f.mask.empty()) check_unused(f, {"mask_invert"}, "without --mask");
+  if (f.mask.empty() && f.outpaint.empty()) return;
   require(f.mask_blur >= -1, "generate: --mask-blur must be -1 or more (got ", f.mask_blur, ")");
   q.mask = MaskImage{.picture = {},
                      .invert = f.mask_invert,
@@ -101,18 +88,34 @@ std::string ModeFlags::upscaler_file() const {
   return h.network ? h.upscaler : "";
 }
 
+std::optional<UnusedField> ModeFlags::unused() const {
+  const UnusedRule rules[] = {
+      {init.empty(),
+       {"strength", "image_guidance", "exact_steps", "fit", "mask", "mask_invert", "mask_blur",
+        "masked_content", "only_masked", "mask_padding", "outpaint"},
+       "without",
+       "init"},
+      {!outpaint.empty(), {"fit"}, "with", "outpaint"},
+      {mask.empty() && outpaint.empty(),
+       {"mask_invert", "mask_blur", "masked_content", "only_masked", "mask_padding"},
+       "without",
+       "mask"},
+      {!only_masked, {"mask_padding"}, "without", "only_masked"},
+      {only_masked, {"fit"}, "with", "only_masked"},
+      {mask.empty(), {"mask_invert"}, "without", "mask"},
+  };
+  ModeFlags given = *this, plain;
+  return unused_field(fields_of(given), fields_of(plain), rules);
+}
+
 void ModeFlags::add_to(TextToImageRequest& q) const {
   q.tiling = circular_axes(tiling, "generate");
   add_noise(*this, q.options);
   q.refiner_loras = parse_loras(refiner_lora.text(), "--refiner-lora");
   if (!hires.empty()) q.hires = parse_hires(hires);
   if (std::string file = refiner; !file.empty()) q.refine = parse_refiner(file);
-  if (init.empty())
-    return check_unused(*this,
-                        {"strength", "image_guidance", "exact_steps", "fit", "mask", "mask_invert",
-                         "mask_blur", "masked_content", "only_masked", "mask_padding", "outpaint"},
-                        "without --init");
-  if (!outpaint.empty()) check_unused(*this, {"fit"}, "with --outpaint");
+  require_used(unused());
+  if (init.empty()) return;
   q.image_guidance = image_guidance;
   q.init =
       InitImage{.picture = by_flag("generate: --init", [&] { return io::read_image(init, 3); }),

@@ -2,10 +2,12 @@
 // request.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "apps/cli/unused_flags.h"
 #include "base/text_list.h"
 #include "pipeline/text_to_image.h"
 
@@ -69,6 +71,7 @@ struct ModeFlags {
   }
   std::string refiner_file() const;   // of --refiner
   std::string upscaler_file() const;  // of --hires; "": it names none
+  std::optional<UnusedField> unused() const;
   // Reads the pictures. Throws Error, also for flags that have no effect without others.
   void add_to(TextToImageRequest& request) const;
   // Without those that became other options (--noise-options).

@@ -137,6 +137,44 @@ bool leads_back(const fs::directory_entry& entry) {
   return !to.empty() && std::ranges::mismatch(to, from).in1 == to.end();
 }
 
+// A path below a folder, and why it cannot be read; "" if it can.
+using Found = std::function<void(const fs::path&, const std::string& fault)>;
+
+// Tells of each file below a folder that is named as a model's, and of folders that cannot be read.
+void walk(const fs::path& folder, int depth, const std::stop_token& stop, const Found& found) {
+  constexpr int deepest = 16;
+  if (depth > deepest) return found(folder, str("lies more than ", deepest, " folders deep"));
+  std::error_code error;
+  for (fs::directory_iterator i(folder, error), end; !error && i != end && !stop.stop_requested();
+       i.increment(error)) {
+    std::error_code unknown;
+    const fs::file_status status = i->status(unknown);
+    if (fs::is_directory(status)) {
+      if (!leads_back(*i)) walk(i->path(), depth + 1, stop, found);
+    } else if (is_model_file(i->path())) {
+      const bool link = i->is_symlink(unknown);
+      found(i->path(), fs::is_regular_file(status) ? ""
+                       : link                      ? "the link leads to no file"
+                                                   : "is no file that can be read");
+    }
+  }
+  if (error) found(folder, str("the folder cannot be read (", error.message(), ")"));
+}
+
+// A file as far as its folder tells it.
+CatalogueFile named(const fs::path& path, const CatalogueFolder& folder, const fs::path& root) {
+  std::error_code unreadable;
+  CatalogueFile f;
+  f.path = path.string();
+  f.file = path == root ? folder.path : path.lexically_relative(root).generic_string();
+  f.given = (fs::absolute(folder.path, unreadable) / f.file).lexically_normal().string();
+  f.name = fs::path(f.file).replace_extension().generic_string();
+  f.bytes = static_cast<int64_t>(fs::file_size(path, unreadable));
+  f.modified = fs::last_write_time(path, unreadable).time_since_epoch().count();
+  f.of_ebb = folder.of_ebb;
+  return f;
+}
+
 }  // namespace
 
 std::string_view name_of(FileKind kind) {
@@ -219,33 +257,24 @@ void Catalogue::scan(const std::stop_token& stop) {
   const std::vector<CatalogueFile> before = all();
   std::vector<CatalogueFile> found;
   for (const CatalogueFolder& folder : folders_) {
-    std::error_code error;
-    const fs::path root = fs::canonical(folder.path, error);
-    if (error) continue;
-    const auto how = fs::directory_options::skip_permission_denied |
-                     fs::directory_options::follow_directory_symlink;
-    for (fs::recursive_directory_iterator i(root, how, error), end;
-         !error && i != end && !stop.stop_requested(); i.increment(error)) {
-      std::error_code unreadable;
-      if (i.depth() > 16 || leads_back(*i)) i.disable_recursion_pending();
-      if (!is_model_file(i->path()) || !i->is_regular_file(unreadable)) continue;
-      CatalogueFile f;
-      f.path = i->path().string();
-      f.file = i->path().lexically_relative(root).generic_string();
-      f.given = (fs::absolute(folder.path, unreadable) / f.file).lexically_normal().string();
-      f.name = fs::path(f.file).replace_extension().generic_string();
-      f.bytes = static_cast<int64_t>(i->file_size(unreadable));
-      f.modified = i->last_write_time(unreadable).time_since_epoch().count();
-      if (std::ranges::find(found, f.path, &CatalogueFile::path) != found.end()) continue;
+    std::error_code gone;
+    const fs::path resolved = fs::canonical(folder.path, gone);
+    const fs::path root = gone ? fs::path(folder.path) : resolved;
+    walk(root, 0, stop, [&](const fs::path& path, const std::string& fault) {
+      if (std::ranges::find(found, path.string(), &CatalogueFile::path) != found.end()) return;
+      CatalogueFile f = named(path, folder, root);
       const auto old = std::ranges::find(before, f.path, &CatalogueFile::path);
-      if (old != before.end() && old->bytes == f.bytes && old->modified == f.modified) {
-        found.push_back(*old);
-        continue;
+      const bool same = old != before.end() && old->bytes == f.bytes && old->modified == f.modified;
+      if (!fault.empty()) {
+        f.kind = folder.kind.value_or(FileKind::model);
+        f.fault = str("catalogue: ", fault, "  ", f.path);
+      } else if (same) {
+        f = *old;
+      } else {
+        read_safely(f, folder.kind);
       }
-      f.of_ebb = folder.of_ebb;
-      read_safely(f, folder.kind);
       found.push_back(std::move(f));
-    }
+    });
   }
   std::ranges::stable_sort(
       found, {}, [](const auto& f) { return std::pair(f.of_ebb, small_letters(f.name)); });

@@ -1,5 +1,9 @@
 // What the catalogue tells of files that it finds.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <map>
 
 #include "apps/server/request_limits.h"
 #include "support/generate_program.h"
@@ -122,6 +126,44 @@ TEST_F(CatalogueOfFiles, link_to_a_folder_in_which_it_lies__is_not_followed) {
   const server::Catalogue c({{folder_ / "models", {}}});
   c.wait_for_scan();
   EXPECT_EQ(c.all().size(), 1U);
+}
+
+// Nothing that is named as a model's file, and no folder, is left out without a word.
+TEST_F(CatalogueOfFiles, what_cannot_be_read__is_a_fault) {
+  namespace fs = std::filesystem;
+  const fs::path models = folder_ / "models";
+  fs::create_directories(models / "folder.safetensors");
+  checkpoint({unet(), text(), autoencoder()}, "models/folder.safetensors/good");
+  fs::create_symlink("nowhere", models / "dangling.safetensors");
+  fs::create_symlink("loop.ckpt", models / "loop.ckpt");
+  ASSERT_EQ(mkfifo((models / "pipe.pt").c_str(), 0600), 0);
+  fs::create_symlink("nowhere", models / "notes.txt");
+  std::string deep = "models";
+  for (int i = 0; i < 18; ++i) deep += "/d";
+  fs::create_directories(folder_ / deep);
+  fs::create_directories(folder_ / "moved");
+  server::Catalogue c({{models, {}}, {folder_ / "moved", server::FileKind::lora}});
+  c.wait_for_scan();
+  fs::remove(folder_ / "moved");
+  c.rescan();
+  c.wait_for_scan();
+  std::map<std::string, std::string> faults;
+  for (const auto& f : c.all()) faults[fs::path(f.path).filename()] = f.fault;
+  const std::string in = fs::canonical(models).string() + "/";
+  const std::map<std::string, std::string> expected = {
+      {"good.safetensors", ""},
+      {"dangling.safetensors",
+       "catalogue: the link leads to no file  " + in + "dangling.safetensors"},
+      {"loop.ckpt", "catalogue: the link leads to no file  " + in + "loop.ckpt"},
+      {"pipe.pt", "catalogue: is no file that can be read  " + in + "pipe.pt"},
+      {"d", "catalogue: lies more than 16 folders deep  " +
+                fs::canonical(models).parent_path().string() + "/" +
+                deep.substr(0, deep.size() - 2)},
+      {"moved",
+       "catalogue: the folder cannot be read (No such file or directory)  " + (folder_ / "moved")},
+  };
+  EXPECT_EQ(faults, expected);
+  EXPECT_EQ(c.all(server::FileKind::lora).size(), 1U) << "as what the folder is for";
 }
 
 // Its file is gone: what is told is what requests get that name none.

@@ -33,9 +33,14 @@ class ServerMemory : public GenerateProgram {
     for (const char* name : {"models/a", "models/b"})
       checkpoint({unet(), text(), autoencoder()}, name);
   }
-  void start(const server::Service::MakeEngine& engine) {
+  // `known`: finished jobs that are kept.
+  void start(const server::Service::MakeEngine& engine, size_t known) {
     server_ = std::make_unique<TestServer>(
-        folder_.path(), 0, [&](auto& o) { o.folders = {{.path = folder_ / "models", .kind = {}}}; },
+        folder_.path(), 0,
+        [&](auto& o) {
+          o.folders = {{.path = folder_ / "models", .kind = {}}};
+          o.queue.known = known;
+        },
         engine);
     server_->service().catalogue().wait_for_scan();
   }
@@ -69,17 +74,19 @@ class ServerMemory : public GenerateProgram {
 }  // namespace
 
 TEST_F(ServerMemory, row_26__many_jobs_and_changes_of_the_model__need_no_more) {
-  start({});
+  start({}, 100);
   expect_flat(1500, 1500, 15);  // 200 changes
 }
 
 TEST_F(ServerMemory, row_26__models_that_are_loaded_again_and_again__need_no_more) {
-  start([](const server::Catalogue& c) {
+  constexpr int known = 20;
+  const auto engine = [](const server::Catalogue& c) {
     cli::CommonOptions device;
     device.device = "cpu", device.threads = 1;
     return server::pipeline_engine(c, device, "auto");
-  });
-  expect_flat(110, 40, 1);  // 100 jobs are known
+  };
+  start(engine, known);
+  expect_flat(known + 10, 30, 1);
 }
 
 }  // namespace ebb::testing

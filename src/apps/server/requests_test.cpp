@@ -133,4 +133,30 @@ TEST_F(Requests, errors_of_size_and_lora_tags__name_no_flags) {
   EXPECT_EQ(tag.json()["error"]["message"], "prompt: <lora:none>: the catalogue has no LoRA files");
 }
 
+// At once, not by the job that waits for its turn.
+TEST_F(Requests, settings_without_effect__are_refused_before_they_are_queued) {
+  const struct {
+    json settings;
+    std::string error;
+  } cases[] = {
+      {{{"strength", 0.5}}, "strength: has no effect without init"},
+      {{{"mask", picture()}}, "mask: has no effect without init"},
+      {{{"init", picture()}, {"mask_blur", 3}}, "mask_blur: has no effect without mask"},
+      {{{"init", picture()}, {"mask", picture()}, {"mask_padding", 5}},
+       "mask_padding: has no effect without only_masked"},
+      {{{"init", picture()}, {"outpaint", "8,0,0,0"}, {"fit", "crop"}},
+       "fit: has no effect with outpaint"},
+      {{{"init", picture()}, {"mask", picture()}, {"mask_blur", -2}},
+       "mask_blur: must be from -1 to"},
+      {{{"control_mode", "prompt"}}, "control_mode: has no effect without control"},
+  };
+  for (const auto& c : cases) {
+    json job = {{"prompt", "fox"}, {"steps", 1}, {"size", "64x64"}};
+    job.update(c.settings);
+    const auto a = server_.post("/ebb/v1/jobs", job);
+    EXPECT_EQ(a.status, 422) << a.body;
+    EXPECT_NE(a.body.find(c.error), std::string::npos) << a.body;
+  }
+}
+
 }  // namespace ebb::testing

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <thread>
 
 #include "apps/server/fault.h"
 #include "apps/server/job_pictures.h"
@@ -17,7 +18,9 @@ namespace ebb::server {
 namespace {
 
 constexpr double looking_seconds = 10;
-constexpr size_t codec_threads = 2;
+
+// Two to four, so that the pictures of a batch are encoded side by side where there are processors.
+size_t codec_threads() { return std::clamp<size_t>(std::thread::hardware_concurrency() / 4, 2, 4); }
 
 // Of a fault of HTTP, which has a status and a sentence alone.
 HttpFault fault_of_http(int status, const std::string& sentence) {
@@ -62,7 +65,7 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
       training_(options_.runs),
       catalogue_(std::make_unique<Catalogue>(options_.folders)),
       engine_(engine(*catalogue_)),
-      codec_(codec_threads),
+      codec_(codec_threads()),
       folders_(options_.folder_time),
       scans_(options_.folder_time) {
   const std::string jobs =

@@ -349,6 +349,8 @@ JobSpec SettingsBuilder::finish() {
     check_names();
     cli::GenerateFlags settled = spec_.flags;
     cli::settle(settled, [&](std::string_view f) { return spec_.given.contains(f); });
+    for (const auto& unused : {settled.modes.unused(), settled.control.unused()})
+      if (unused) fail_field(unused->field, "has no effect ", unused->how, ' ', unused->other);
     check_tags();
   } catch (const HttpFault&) {
     throw;
@@ -376,6 +378,7 @@ int64_t check_limits(const cli::GenerateFlags& o, ImageSize init, double upscale
   within("batch", o.generate.batch, 0, most_batch);
   within("first_image", o.first_image, 0, int64_t{1} << 40);
   within("clip_skip", o.clip_skip, 0, most_clip_skip);
+  within("mask_blur", o.modes.mask_blur, -1, most_side);
   if (!std::isfinite(o.generate.guidance)) fail_field("guidance", "must be a number");
   if (!(o.modes.strength >= 0 && o.modes.strength <= 1))
     fail_field("strength", "must lie in [0, 1] (got ", o.modes.strength, ")");
