@@ -27,9 +27,11 @@ class ServeProgram:
             (root / "models" / name).write_bytes(data)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
-        self.command = [str(program), "serve", "--engine", engine, "--step-ms", str(step_ms),
-                        "--port", str(self.port), "--models", str(models or root / "models"),
-                        "--out", str(root / "out"), *flags]
+        self.command = [str(program), "serve", "--engine", engine, "--port", str(self.port),
+                        "--models", str(models or root / "models"), "--out", str(root / "out"),
+                        *flags]
+        if engine == "fake":
+            self.command += ["--step-ms", str(step_ms)]
         self.log = open(root / "log", "wb")
         self.process = None
 
