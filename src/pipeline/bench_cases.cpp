@@ -59,7 +59,15 @@ std::vector<NetworkCase> finetuned_networks() {
            .settings = "",
            .batch = 4,
            .checkpoint = true,
-           .rank = 16}};
+           .rank = 16},
+          // the U-Net of the model in the box (tools/box/networks.json)
+          {.name = "box",
+           .model = "sd15",
+           .settings = "{model_channels=128 channel_mult=[1,2] num_res_blocks=1 "
+                       "input_depths=[1,0] middle_depth=1 output_depths=[0,0,1,1] num_heads=0 "
+                       "num_head_channels=64 context=128 image_size=16}",
+           .batch = 256,
+           .checkpoint = true}};
 }
 
 // Both halves of guidance for one image; latents are an eighth of its sides.

@@ -1,6 +1,13 @@
+// embedding_grad in three launches: ids are sorted, their rows of dy are summed in chunks of the
+// order, and rows of the table that lie in several chunks are joined. An id that most tokens have,
+// as the padding of captions, costs no more than others.
+#include <algorithm>
+#include <climits>
+
 #include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/elements.cuh"
 #include "backend/cuda/kit/fault.cuh"
+#include "base/round_up.h"
 #include "ir/kernel.h"
 #include "ops/prim/embedding_grad/op.h"
 
@@ -9,113 +16,206 @@ namespace {
 
 using namespace ebb::cuda;
 
-constexpr int threads = 128, columns_each = 4, columns = threads * columns_each;
-constexpr int ids_each = 8;  // ids that a thread looks at before the block decides to go on
+constexpr int sorted_each = 64;               // ids that a thread block finds the places of
+constexpr int parts = 8;                      // threads for each: they compare it with all ids
+constexpr int sorting = sorted_each * parts;  // threads
+constexpr int tile = 2048;                    // ids in shared memory at a time
+constexpr int chunk = 32;                     // places whose rows a thread block adds up
+constexpr int threads = 128;                  // of a chunk, one for each column
 
 template <class T>
 struct Params {
   const T* dy;
   const int64_t* ids;
   float* out;
-  int64_t rows, count, width, column_tiles;  // column_tiles: of `columns` columns, per row
+  int64_t rows, width;
+  int count, column_tiles;  // column_tiles: of `threads` columns
+  // By place in the sorted order: the token, its row (-1: none).
+  int *token, *row;
+  float*
+      partial;  // [chunk, 2, width]: of the row that the chunk begins, and ends, in the middle of
   Fault* fault;
+
+  __device__ int chunks() const { return (count + chunk - 1) / chunk; }
+  // Whether the place begins another row than the one before it.
+  __device__ bool begins(int place) const {
+    return place == 0 || place >= count || row[place] != row[place - 1];
+  }
+  __device__ float* partial_of(int c, bool last) const { return partial + (2 * c + last) * width; }
 };
 
-// The numbers of the ids in [first, first + threads) that name `row`, in order. Returns how many.
 template <class T>
-__device__ int find_row(const Params<T>& p, int64_t first, int64_t row, int* found) {
-  __shared__ int in_warp[threads / 32];
-  const int64_t i = first + threadIdx.x;
-  const bool mine = i < p.count && p.ids[i] == row;
-  const unsigned votes = __ballot_sync(~0u, mine);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  __syncthreads();  // found and in_warp are not read any more
-  if (lane == 0) in_warp[warp] = __popc(votes);
-  __syncthreads();
-  int before = 0, all = 0;
-  for (int w = 0; w < threads / 32; ++w) {
-    if (w < warp) before += in_warp[w];
-    all += in_warp[w];
+__device__ int row_of(const Params<T>& p, int token) {
+  const int64_t id = p.ids[token];
+  return id >= 0 && id < p.rows ? static_cast<int>(id) : -1;
+}
+
+__device__ int below(const int4& v, int row) {
+  return (v.x < row) + (v.y < row) + (v.z < row) + (v.w < row);
+}
+
+// Of the rows of a tile the number of those before `row` in the stable order: the first `earlier`
+// are so also where they are equal. A thread looks at every `parts`th four.
+__device__ int before_in_tile(const int4* tile_rows, int there, int part, int row, int earlier) {
+  int n = 0, q = part;
+  for (; 4 * q + 4 <= earlier; q += parts) n += below(tile_rows[q], row + 1);
+  if (4 * q < earlier) {
+    const int4 v = tile_rows[q];
+    const int e = earlier - 4 * q;  // 1 to 3
+    n += (v.x < row + 1) + (v.y < row + (1 < e)) + (v.z < row + (2 < e)) + (v.w < row);
+    q += parts;
   }
-  if (mine) found[before + __popc(votes & ((1u << lane) - 1))] = threadIdx.x;
-  __syncthreads();  // found is complete
-  return all;
+  for (; 4 * q < there; q += parts) n += below(tile_rows[q], row);
+  return n;
 }
 
-// Whether one of the ids in [first, first + threads * ids_each) names `row`.
+// Finds the place of each id in the stable order, which is the number of ids before it there. Also
+// fills the table with zeros, and reports ids that are out of range.
+// grid: one block for `sorted_each` ids.  deterministic.
 template <class T>
-__device__ bool has_row(const Params<T>& p, int64_t first, int64_t row) {
-  bool mine = false;
-#pragma unroll
-  for (int k = 0; k < ids_each; ++k) {
-    const int64_t i = first + k * threads + threadIdx.x;
-    mine |= i < p.count && p.ids[i] == row;
-  }
-  return __syncthreads_or(mine);
-}
-
-// Reports ids that are out of range. Call it from one block.
-template <class T>
-__device__ void check_ids(const Params<T>& p) {
-  for (int64_t i = threadIdx.x; i < p.count; i += threads)
-    if (p.ids[i] < 0 || p.ids[i] >= p.rows) report(p.fault, id_out_of_range, p.ids[i], p.rows);
-}
-
-// out[r, :] = sum of dy[i, :] over the i with ids[i] = r.
-// grid: one block for 512 columns of a row.  sums: f32, in the order of the ids.  deterministic.
-template <class T>
-__global__ __launch_bounds__(threads) void embedding_grad_rows(
+__global__ __launch_bounds__(sorting) void embedding_grad_sort(
     const __grid_constant__ Params<T> p) {
   begin();
-  __shared__ int found[threads];
-  const int64_t row = blockIdx.x / p.column_tiles, column_tile = blockIdx.x % p.column_tiles;
-  const int64_t column = column_tile * columns + threadIdx.x;
-  float sum[columns_each] = {};
-  if (blockIdx.x == 0) check_ids(p);
-  for (int64_t first = 0; first < p.count; first += threads) {
-    if (first % (threads * ids_each) == 0 && !has_row(p, first, row)) {
-      first += threads * (ids_each - 1);
-      continue;
-    }
-    const int all = find_row(p, first, row, found);
-    for (int k = 0; k < all; ++k) {
-      const T* const dy = p.dy + (first + found[k]) * p.width;
-#pragma unroll
-      for (int j = 0; j < columns_each; ++j)
-        if (column + j * threads < p.width) sum[j] += to_float(dy[column + j * threads]);
-    }
+  __shared__ int4 rows[tile / 4];
+  __shared__ int before[sorted_each];
+  const int64_t all = p.rows * p.width;
+  for (int64_t i = int64_t{blockIdx.x} * sorting + threadIdx.x; i < all;
+       i += int64_t{gridDim.x} * sorting)
+    p.out[i] = 0;
+  const int own = threadIdx.x % sorted_each, part = threadIdx.x / sorted_each;
+  const int token = blockIdx.x * sorted_each + own;
+  const int row = token < p.count ? row_of(p, token) : 0;
+  if (token < p.count && part == 0) {
+    before[own] = 0;
+    if (row < 0) report(p.fault, id_out_of_range, p.ids[token], p.rows);
   }
+  int n = 0;
+  for (int first = 0; first < p.count; first += tile) {
+    const int there = ::min(tile, p.count - first);
+    __syncthreads();  // rows are not read any more
+    for (int i = threadIdx.x; i < rounded_up(there, 4); i += sorting)
+      reinterpret_cast<int*>(rows)[i] = i < there ? row_of(p, first + i) : INT_MAX;
+    __syncthreads();
+    n += before_in_tile(rows, there, part, row, ::min(::max(token - first, 0), there));
+  }
+  if (token < p.count) atomicAdd(&before[own], n);
+  __syncthreads();
+  if (token >= p.count || part > 0) return;
+  p.token[before[own]] = token;
+  p.row[before[own]] = row;
+}
+
+// out[r, :] of rows all of whose places are in the chunk, and the chunk's parts of others.
+// grid: one block for a chunk and `threads` columns.  sums: f32, in the order of the ids.
+// deterministic.
+template <class T>
+__global__ __launch_bounds__(threads) void embedding_grad_sum(const __grid_constant__ Params<T> p) {
+  begin();
+  const int c = blockIdx.x / p.column_tiles;
+  const int64_t column = int64_t{blockIdx.x % p.column_tiles} * threads + threadIdx.x;
+  if (column >= p.width) return;
+  const int first = c * chunk, end = ::min(first + chunk, p.count);
+  float values[chunk];
 #pragma unroll
-  for (int j = 0; j < columns_each; ++j)
-    if (column + j * threads < p.width) p.out[row * p.width + column + j * threads] = sum[j];
+  for (int k = 0; k < chunk; ++k)
+    values[k] = first + k < end ? to_float(p.dy[p.token[first + k] * p.width + column]) : 0.f;
+  bool whole = p.begins(first);
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < chunk; ++k) {
+    const int place = first + k;
+    if (place >= end) break;
+    sum += values[k];
+    const bool last = p.begins(place + 1);
+    if (!last && place + 1 < end) continue;
+    if (!whole)
+      p.partial_of(c, false)[column] = sum;
+    else if (!last)
+      p.partial_of(c, true)[column] = sum;
+    else if (p.row[place] >= 0)
+      p.out[p.row[place] * p.width + column] = sum;
+    whole = true, sum = 0;
+  }
+}
+
+// The place behind the last of `row`.
+template <class T>
+__device__ int end_of(const Params<T>& p, int row, int begin) {
+  int end = p.count;
+  while (begin < end) {
+    const int middle = (begin + end) / 2;
+    (p.row[middle] <= row ? begin : end) = middle + (p.row[middle] <= row ? 1 : 0);
+  }
+  return end;
+}
+
+// out[r, :] of the row that begins in the chunk and ends in a later one.
+// grid: one block for a chunk and `threads` columns.  sums: f32, in the order of the chunks.
+// deterministic.
+template <class T>
+__global__ __launch_bounds__(threads) void embedding_grad_join(
+    const __grid_constant__ Params<T> p) {
+  begin();
+  const int c = blockIdx.x / p.column_tiles, next = (c + 1) * chunk;
+  const int64_t column = int64_t{blockIdx.x % p.column_tiles} * threads + threadIdx.x;
+  if (column >= p.width || p.begins(next)) return;
+  const int row = p.row[next];
+  if (row < 0 || (!p.begins(c * chunk) && p.row[c * chunk] == row)) return;  // an earlier one does
+  const int last = (end_of(p, row, next) - 1) / chunk;
+  float sum = p.partial_of(c, true)[column];
+#pragma unroll 16
+  for (int k = c + 1; k <= last; ++k) sum += p.partial_of(k, false)[column];
+  p.out[row * p.width + column] = sum;
+}
+
+template <class T>
+void run(Params<T> p, CudaDevice& device) {
+  launch("embedding_grad_sort", embedding_grad_sort<T>,
+         {.grid = std::max(1u, blocks_for(p.count, sorted_each)), .block = sorting}, p, device);
+  if (p.count == 0 || p.width == 0) return;
+  const Launch chunks{.grid = blocks_for(p.count, chunk) * static_cast<unsigned>(p.column_tiles),
+                      .block = threads};
+  launch("embedding_grad_sum", embedding_grad_sum<T>, chunks, p, device);
+  launch("embedding_grad_join", embedding_grad_join<T>, chunks, p, device);
 }
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const int64_t rows = s.as<EmbeddingGrad>().rows, width = s.in[0].shape[-1];
-  const int64_t count = s.in[1].shape.numel(), column_tiles = (width + columns - 1) / columns;
-  return {.run = [=, dtype = s.in[0].dtype, &device](const Call& c) {
-    visit_float(dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const Params<T> p{.dy = static_cast<const T*>(c.in[0]),
-                        .ids = static_cast<const int64_t*>(c.in[1]),
-                        .out = static_cast<float*>(c.out[0]),
-                        .rows = rows,
-                        .count = count,
-                        .width = width,
-                        .column_tiles = column_tiles,
-                        .fault = of(device).fault()};
-      launch("embedding_grad_rows", embedding_grad_rows<T>,
-             {.grid = static_cast<unsigned>(rows * column_tiles), .block = threads}, p, of(device));
-    });
-  }};
+  const int64_t count = s.in[1].shape.numel(), places = rounded_up(count, 4);
+  const int64_t chunks = ceil_div(count, chunk);
+  return {.workspace = 2 * places * 4 + chunks * 2 * width * 4,
+          .run = [=, dtype = s.in[0].dtype, &device](const Call& c) {
+            visit_float(dtype, [&](auto zero) {
+              using T = decltype(zero);
+              auto* const places_at = static_cast<int*>(c.workspace);
+              run(Params<T>{.dy = static_cast<const T*>(c.in[0]),
+                            .ids = static_cast<const int64_t*>(c.in[1]),
+                            .out = static_cast<float*>(c.out[0]),
+                            .rows = rows,
+                            .width = width,
+                            .count = static_cast<int>(count),
+                            .column_tiles = static_cast<int>(ceil_div(width, threads)),
+                            .token = places_at,
+                            .row = places_at + places,
+                            .partial = reinterpret_cast<float*>(places_at + 2 * places),
+                            .fault = of(device).fault()},
+                  of(device));
+            });
+          }};
+}
+
+// Each id is compared with all others: 0.4 G comparisons for 256 captions of 77 tokens.
+bool supports(const Signature& s, const Device&) {
+  return is_float(s.in[0].dtype) && s.in[1].shape.numel() < INT_MAX &&
+         s.as<EmbeddingGrad>().rows < INT_MAX;
 }
 
 }  // namespace
 
 std::vector<Kernel> embedding_grad() {
   return {{.op = "embedding_grad",
-           .name = "embedding_grad_rows",
-           .supports = +[](const Signature& s, const Device&) { return is_float(s.in[0].dtype); },
+           .name = "embedding_grad_sorted",
+           .supports = supports,
            .prepare = prepare}};
 }
 
