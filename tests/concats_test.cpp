@@ -103,8 +103,8 @@ Graph modulated_norm() {
     return s.op->reference != nullptr || s.op == &ops::def::group_affine() ||
            s.op == &ops::def::group_affine_grad();
   });
-  const Graph fused = dead_code(fuse(common_subexpressions(dead_code(low)), {60, true, true}));
-  return fuse_loops(fused, all_supported, false);
+  const Graph fused = dead_code(fuse(common_subexpressions(dead_code(low)), {60, true}));
+  return fuse_loops(fused, {all_supported});
 }
 
 TEST(concats, gradients_of_scale_and_shift__are_written_side_by_side) {

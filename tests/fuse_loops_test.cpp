@@ -35,8 +35,8 @@ Graph with_images(const Graph& g, bool (*supports)(const Signature&) = all_suppo
     return s.op->reference != nullptr || s.op == &ops::def::group_affine() ||
            s.op == &ops::def::group_affine_grad();
   };
-  const Graph fused = dead_code(fuse(common_subexpressions(lower(g, kept)), {60, true, true}));
-  Graph out = fuse_loops(fused, supports, apart);
+  const Graph fused = dead_code(fuse(common_subexpressions(lower(g, kept)), {60, true}));
+  Graph out = fuse_loops(fused, {supports, apart});
   verify(out, "images");
   return out;
 }
@@ -228,7 +228,7 @@ TEST(loop_form, op_that_no_pass_knows__joins_along_rows) {
   g.output("y", ops::map({x, length}, [](auto v) { return v[0] / v[1]; }));
   const Graph out = fuse_loops(
       lower(g, [](const Signature& s) { return s.op->reference || s.op == &root_of_squares(); }),
-      all_supported, false);
+      {all_supported});
   EXPECT_EQ(out.nodes().size(), 1U);
   EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1);
   expect_equal(g, out);
@@ -243,7 +243,7 @@ TEST(loop_form, op_that_does_more_than_reduce__does_not_join_over_columns) {
   g.output("lengths", g.add(root_of_squares(), RootOfSquares{{1}}, in)[0]);
   const Graph out = fuse_loops(
       lower(g, [](const Signature& s) { return s.op->reference || s.op == &root_of_squares(); }),
-      all_supported, false);
+      {all_supported});
   EXPECT_EQ(count_loops(out, ops::LoopKind::rows), 1);
   EXPECT_EQ(count(out, root_of_squares()), 1);
 }
@@ -268,6 +268,74 @@ TEST(loop, attributes_without_meaning__are_errors) {
     change(a);
     EXPECT_THROW(infer(a), Error);
   }
+}
+
+// ---- maps, and reductions alone
+
+Graph with_maps(const Graph& g) {
+  Graph out = fuse_loops(g, {.supports = all_supported, .reductions = false});
+  verify(out, "maps");
+  return out;
+}
+
+TEST(maps, nodes_that_read_one_tensor__are_one_with_several_results) {
+  Graph g;
+  const Type t = f32({4, 6});
+  const Value x = g.input("x", t), y = g.input("y", t);
+  g.output("a", scaled(x, y));
+  g.output("b", ops::map({x}, [](auto v) { return exp(v[0]); }));
+  g.output("other", ops::map({g.input("z", t)}, [](auto v) { return exp(v[0]); }));
+  const Graph out = with_maps(g);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 2);
+  expect_equal(g, out);
+}
+
+TEST(maps, result_that_others_read_too__is_written_where_its_reader_is_computed) {
+  Graph g;
+  const Value x = g.input("x", f32({4, 6})), y = scaled(x, x);
+  g.output("product", ops::matmul(y, g.input("w", f32({6, 6})), {}));
+  g.output("z", ops::map({y}, [](auto v) { return v[0] + 1.0; }));
+  const Graph out = with_maps(g);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 1);
+  expect_equal(g, out);
+}
+
+TEST(maps, work_between_two_nodes__keeps_them_apart) {
+  Graph g;
+  const Value x = g.input("x", f32({6, 6})), y = scaled(x, x);
+  g.output("z", scaled(x, ops::matmul(y, y, {})));
+  const Graph out = with_maps(g);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 2);
+  expect_equal(g, out);
+}
+
+// The reader of a whole number must not see what it was before it was truncated.
+TEST(maps, whole_numbers__are_made_and_read_apart) {
+  Graph g;
+  const Value x = g.input("x", f32({4, 6})), n = ops::map(
+                                                 {x}, [](auto v) { return v[0] * 8.0; }, "i64");
+  g.output("n", n);
+  g.output("y", ops::map(
+                    {n, x}, [](auto v) { return v[0] + v[1]; }, "f32"));
+  const Graph out = with_maps(g);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 2);
+  expect_equal(g, out);
+}
+
+TEST(maps, reductions__are_one_if_they_reduce_the_same_in_the_same_way) {
+  Graph g;
+  const Value x = g.input("x", f32({8, 128})), y = g.input("y", f32({8, 128}));
+  g.output("a", ops::sum_of({x, y}, {0}, [](auto v) { return v[0] * v[1]; }));
+  g.output("b", ops::sum(x, {0}));
+  g.output("mean", ops::mean(x, {0}));
+  g.output("max", ops::amax(x, {0}));
+  g.output("rows", ops::sum(x, {1}));
+  g.output("scaled", scaled(x, y));
+  const Graph out = with_maps(g);
+  EXPECT_EQ(count(out, ops::def::reduce()), 4);
+  EXPECT_EQ(count(out, ops::def::pointwise()), 1);
+  EXPECT_EQ(out.nodes().size(), 5U);
+  expect_equal(g, out);
 }
 
 // With the residual no kernel supports the fusion; the norm alone may still be fused.

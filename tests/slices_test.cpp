@@ -35,7 +35,7 @@ Graph fused(const Graph& g) {
     return s.op->reference != nullptr || s.op == &ops::def::split() ||
            s.op == &ops::def::group_affine() || s.op == &ops::def::group_affine_grad();
   });
-  return dead_code(fuse(common_subexpressions(dead_code(low)), {60, true, true}));
+  return dead_code(fuse(common_subexpressions(dead_code(low)), {60, true}));
 }
 Graph folded(const Graph& g,
              const std::function<bool(const Signature&)>& supports = all_supported) {
@@ -149,7 +149,7 @@ TEST(slices, modulated_norm_of_images__reads_scale_and_shift_where_they_lie) {
   const auto parts = modulations(g, 16, 2);
   const Value h = ops::group_norm(x, {}, {}, {.groups = 4});
   const Value y = ops::silu(ops::modulate(h, parts[1], parts[0]));
-  const Graph before = fuse_loops(fused(gradients_behind(g, y)), all_supported, false);
+  const Graph before = fuse_loops(fused(gradients_behind(g, y)), {all_supported});
   const Graph out = folded(before);
   EXPECT_EQ(count_loops(before, ops::LoopKind::pixels), 2);
   EXPECT_EQ(cuts(before), 1);
@@ -162,7 +162,7 @@ TEST(slices, modulated_norm_of_rows__reads_modulations_where_they_lie) {
   const Value x = g.source(Source::Kind::param, "x", f32({2, 5, 96}));
   const auto parts = modulations(g, 96, 2);
   const Value y = ops::modulate(ops::layer_norm(x, {}, {}, {}), parts[0], parts[1]);
-  const Graph before = fuse_loops(fused(gradients_behind(g, y)), all_supported, false);
+  const Graph before = fuse_loops(fused(gradients_behind(g, y)), {all_supported});
   const Graph out = folded(before);
   EXPECT_EQ(count_loops(before, ops::LoopKind::rows), 2);
   EXPECT_EQ(cuts(before), 1);

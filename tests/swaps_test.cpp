@@ -33,7 +33,7 @@ Graph planned(const Graph& g, bool supports = true) {
   const auto loops = [=](const Signature&) { return supports; };
   Graph low = common_subexpressions(dead_code(in_primitives(g)));
   low = dead_code(fuse(drop_unused_inputs(hoist_views(low)), {}));
-  Graph out = elide_copies(fuse_loops(low, all_supported, false), loops);
+  Graph out = elide_copies(fuse_loops(low, {all_supported}), loops);
   verify(out, "swaps");
   return out;
 }

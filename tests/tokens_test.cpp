@@ -30,7 +30,7 @@ constexpr int64_t text = 16, image = 48, heads = 3, head_width = 64;
 Graph planned_tokens(const Graph& g) {
   Graph low = common_subexpressions(dead_code(in_primitives(g)));
   low = dead_code(fuse(drop_unused_inputs(hoist_views(low)), {}));
-  Graph out = elide_copies(fuse_loops(low, all_supported, false), all_supported);
+  Graph out = elide_copies(fuse_loops(low, {all_supported}), all_supported);
   verify(out, "tokens");
   return out;
 }

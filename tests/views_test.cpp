@@ -257,8 +257,7 @@ TEST(segments, norm_of_a_concatenation__reads_segments_and_writes_the_concatenat
   g.output("loss", ops::reshape(ops::sum(scaled(y, y), {0, 1, 2, 3}), {}));
   const std::string wrt[] = {"a", "b"};
   const auto all = [](const Signature&) { return true; };
-  const Graph before = fuse_loops(fused(gradients(g, "loss", wrt)), all, false),
-              out = folded(before);
+  const Graph before = fuse_loops(fused(gradients(g, "loss", wrt)), {all}), out = folded(before);
   EXPECT_EQ(count_loops(before, ops::LoopKind::pixels), 2);
   EXPECT_EQ(count_loops(out, ops::LoopKind::pixels), 2);
   EXPECT_EQ(count(out, ops::def::concat()), 0);

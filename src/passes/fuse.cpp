@@ -6,7 +6,6 @@
 #include <set>
 
 #include "ir/expr_inputs.h"
-#include "ir/loop_form.h"
 #include "passes/expression_node.h"
 #include "passes/made_node.h"
 
@@ -36,7 +35,6 @@ class Fuser {
     collect_readers();
     for (size_t i = 0; i < items_.size(); ++i) try_inline(i);
     for (size_t i = 0; i < items_.size() && costs_.hoists_row_scalars; ++i) try_spread(i);
-    merge_siblings();
     return rebuild();
   }
 
@@ -123,60 +121,17 @@ class Fuser {
   // `still_read`: its inputs are read in any case, for other results.
   bool pays(const Item& p, const std::vector<size_t>& targets, bool still_read = false) const {
     size_t before = p.out.size(), after = 0;
-    if (!still_read) before += full_inputs(p) - read_by_reductions(p);
+    if (!still_read) before += full_inputs(p);
     for (const size_t t : targets) {
       before += full_inputs(items_[t]);
       Item merged = items_[t];
       merged.in = merged_inputs(p, items_[t]);
       after += full_inputs(merged);
     }
-    if (after > before) return false;
+    if (targets.size() == 1) return after <= before;
     const double again = p.expr.flops() * static_cast<double>(targets.size() - 1);
-    return again <= costs_.flops_per_pass * static_cast<double>(before - after + 1);
-  }
-
-  // Inputs of `p` that the row reductions which `p` depends on read already (see fuse_loops).
-  size_t read_by_reductions(const Item& p) const {
-    if (!costs_.fuses_row_reductions || p.space.rank() == 0) return 0;
-    std::set<int32_t> read, seen;
-    for (const int32_t v : p.in) collect_reductions(p.space, v, {read, seen});
-    return static_cast<size_t>(std::count_if(read.begin(), read.end(), [&](int32_t v) {
-      return std::find(p.in.begin(), p.in.end(), v) != p.in.end();
-    }));
-  }
-
-  // Whether an item reduces the rows of a tensor.
-  bool reduces(const Item& q, const Shape& shape) const {
-    if (q.fusable()) return q.reduction && q.space == shape;
-    if (!q.other->op->loop) return false;
-    const std::optional<LoopForm> form = q.other->op->loop(g_.signature(*q.other));
-    return form && !form->dims.empty() && form->space == shape;
-  }
-
-  struct Collected {
-    std::set<int32_t>&read, &seen;  // seen: visited
-  };
-  // Whether a tensor has a value for each row of `shape`: [...,T,1], or [N,T,1...].
-  static bool is_per_row(const Shape& tensor, const Shape& shape) {
-    Shape rows = shape;
-    for (int64_t d = shape.rank() - 1; d >= std::min<int64_t>(shape.rank() - 1, 2); --d) {
-      rows[d] = 1;
-      if (tensor == rows) return rows != shape;
-    }
-    return false;
-  }
-  // Collects the full-size inputs of the row reductions that `v` depends on.
-  void collect_reductions(const Shape& shape, int32_t v, const Collected& to) const {
-    if (!to.seen.insert(v).second) return;
-    const int32_t producer = g_.producer(v);
-    if (producer < 0 || !is_per_row(g_.type(v).shape, shape)) return;
-    const Item& q = items_[static_cast<size_t>(producer)];
-    if (reduces(q, shape)) {
-      for (const int32_t x : q.in)
-        if (is_full(x, shape)) to.read.insert(x);
-    } else if (q.fusable() && q.live) {
-      for (const int32_t x : q.in) collect_reductions(shape, x, to);
-    }
+    return after < before &&
+           again <= costs_.flops_per_pass * static_cast<double>(before - after + 1);
   }
 
   void try_inline(size_t index) {
@@ -277,71 +232,6 @@ class Fuser {
     c.in = in;
   }
 
-  // ---- siblings
-
-  bool mergeable(const Item& a, const Item& b) const {
-    if (!a.fusable() || !b.fusable() || !a.live || !b.live || a.reduction != b.reduction)
-      return false;
-    if (!(a.space == b.space) || a.space.numel() < 2) return false;
-    if (a.expr.code().size() + b.expr.code().size() > max_instructions) return false;
-    const auto shared = [&](int32_t v) {
-      return is_full(v, a.space) && std::find(b.in.begin(), b.in.end(), v) != b.in.end();
-    };
-    return std::any_of(a.in.begin(), a.in.end(), shared);
-  }
-
-  // Merges a later item into an earlier one that reads a tensor of the same size, if the later
-  // one's inputs exist by then.
-  void merge_siblings() {
-    made_at_.assign(static_cast<size_t>(g_.values()), -1);
-    std::map<int32_t, std::vector<size_t>> by_input;
-    for (size_t i = 0; i < items_.size(); ++i) {
-      Item& b = items_[i];
-      if (!b.live) continue;
-      const size_t at = b.fusable() ? find_sibling(b, by_input) : items_.size();
-      if (at < items_.size()) {
-        merge(items_[at], b);
-        for (const int32_t v : b.out) made_at_[static_cast<size_t>(v)] = static_cast<int32_t>(at);
-        for (const int32_t v : items_[at].in) by_input[v].push_back(at);
-        continue;
-      }
-      for (const int32_t v : b.out) made_at_[static_cast<size_t>(v)] = static_cast<int32_t>(i);
-      if (b.fusable())
-        for (const int32_t v : b.in) by_input[v].push_back(i);
-    }
-  }
-
-  size_t find_sibling(const Item& b, const std::map<int32_t, std::vector<size_t>>& by_input) const {
-    int32_t ready = -1;  // the last node that b depends on
-    for (const int32_t v : b.in) ready = std::max(ready, made_at_[static_cast<size_t>(v)]);
-    for (const int32_t v : b.in) {
-      const auto it = by_input.find(v);
-      if (it == by_input.end()) continue;
-      for (const size_t a : it->second)
-        if (static_cast<int32_t>(a) > ready && mergeable(items_[a], b) &&
-            united(items_[a].in, b.in).size() <= max_inputs)
-          return a;
-    }
-    return items_.size();
-  }
-
-  static std::vector<int32_t> united(std::vector<int32_t> a, const std::vector<int32_t>& b) {
-    for (const int32_t v : b)
-      if (std::find(a.begin(), a.end(), v) == a.end()) a.push_back(v);
-    return a;
-  }
-
-  static void merge(Item& a, Item& b) {
-    const std::vector<int32_t> in = united(a.in, b.in);
-    std::vector<Scalar> results = a.expr.apply(inputs_of(a.in, in));
-    for (const Scalar& s : b.expr.apply(inputs_of(b.in, in))) results.push_back(s);
-    a.expr = Expr(static_cast<int64_t>(in.size()), results);
-    a.in = in;
-    a.out.insert(a.out.end(), b.out.begin(), b.out.end());
-    a.dtypes.insert(a.dtypes.end(), b.dtypes.begin(), b.dtypes.end());
-    b.live = false;
-  }
-
   // ---- the new graph
 
   Graph rebuild() {
@@ -365,7 +255,6 @@ class Fuser {
   std::vector<Item> items_;
   std::set<int32_t> kept_;                       // outputs and updates
   std::map<int32_t, std::set<size_t>> readers_;  // items that read a value
-  std::vector<int32_t> made_at_;                 // producing item; -1: a source
 };
 
 }  // namespace

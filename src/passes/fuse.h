@@ -9,14 +9,14 @@ namespace ebb {
 struct FuseCosts {
   double flops_per_pass = 24;
   bool hoists_row_scalars = false;
-  bool fuses_row_reductions = false;  // fuse_loops runs later
 };
 
 // On a lowered graph. A pointwise node is inlined into its readers if all of them are pointwise or
-// reduce nodes of the same shape, no more bytes move than before, and the recomputed flops cost
-// less than the passes saved; of a node with several results, one alone if all cannot be. With
+// reduce nodes of the same shape, and no more bytes move than before; if there are several readers,
+// fewer bytes, and the recomputed flops cost less than the passes saved: fuse_loops may compute it
+// once for all of them. Of a node with several results, one alone if all cannot be. With
 // hoists_row_scalars, a node with one value per row is also inlined into nodes that iterate over
-// those rows. Sibling nodes that read the same tensors become one node with several results.
+// those rows.
 Graph fuse(const Graph& g, const FuseCosts& costs);
 
 }  // namespace ebb

@@ -1,6 +1,7 @@
 #include "passes/fuse_loops.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/error.h"
@@ -20,8 +21,11 @@ constexpr size_t max_inputs = 24, max_outputs = 8, max_streams = 6, max_column_r
 constexpr size_t max_instructions = 200;
 constexpr size_t reach = 64;  // largest distance between members of a loop over pixels, in nodes
 
-// Flops of an element that may be computed again in every sweep.
-double cheap_recompute(LoopKind kind) { return kind == LoopKind::rows ? 30 : 60; }
+// Flops of an element that may be computed again in every sweep; a map has one.
+double cheap_recompute(LoopKind kind) {
+  if (kind == LoopKind::map) return std::numeric_limits<double>::infinity();
+  return kind == LoopKind::rows ? 30 : 60;
+}
 
 // Gives the reductions of one node to the loop that it is written into.
 class MemberReductions final : public LoopReductions {
@@ -30,7 +34,8 @@ class MemberReductions final : public LoopReductions {
       : to_(to), form_(form), role_(role), kind_(kind) {}
 
   Scalar reduced(const Scalar& operand) override {
-    if (role_ == LoopRole::columns) return operand;  // summed behind the loop
+    // summed behind the loop, or by the node that a map becomes
+    if (role_ == LoopRole::columns || kind_ == LoopKind::map) return operand;
     Scalar v =
         to_.reduction(operand, {kind_ == LoopKind::rows ? Over::row : Over::pixels, form_.maximum});
     if (form_.groups != 0) v = group_sum(v);
@@ -49,9 +54,8 @@ class MemberReductions final : public LoopReductions {
 
 class LoopFuser {
  public:
-  LoopFuser(const Graph& g, LoopKind kind, const std::function<bool(const Signature&)>& supports,
-            bool layer_boundaries)
-      : g_(g), kind_(kind), groups_(g), supports_(supports), layer_boundaries_(layer_boundaries) {
+  LoopFuser(const Graph& g, LoopKind kind, const FuseLoops& how)
+      : g_(g), kind_(kind), how_(how), groups_(g) {
     for (const Node& n : g.nodes()) {
       uses_.push_back(n.op->loop ? g.signature(n) : Signature{});
       forms_.push_back(n.op->loop ? n.op->loop(uses_.back()) : std::nullopt);
@@ -60,12 +64,12 @@ class LoopFuser {
 
   Graph run() {
     for (size_t i = 0; i < g_.nodes().size(); ++i) {
-      if (!groups_.is_free(i)) continue;
-      if (const auto space = LoopSpace::from(g_, forms_, i, kind_)) {
-        space_ = *space;
-        // along rows, what a producer costs is bounded; over pixels it may cost the whole loop
-        if (!form(i, true) && kind_ == LoopKind::pixels) form(i, false);
-      }
+      const auto space = LoopSpace::from(g_, forms_, i, kind_);
+      if (!groups_.is_free(i) || !space) continue;
+      space_ = *space;
+      if (!belongs(i)) continue;
+      // along rows, what a producer costs is bounded; over pixels it may cost the whole loop
+      if (!form(i, true) && kind_ == LoopKind::pixels) form(i, false);
     }
     return groups_.rebuild([this](const Group& group, Rewriter& rw) { complete(group, rw); });
   }
@@ -94,55 +98,57 @@ class LoopFuser {
           grown = true;
         }
     }
-    const bool writes = std::any_of(group.begin(), group.end(),
-                                    [&](size_t i) { return role(i) == LoopRole::elements; });
-    if (!writes || !results_fit(group)) return false;
-    const Node joined = joined_node(group);
-    if (!supports_(groups_.signature(joined))) return false;
+    const bool writes = kind_ == LoopKind::map || std::ranges::any_of(group, [&](size_t i) {
+                          return role(i) == LoopRole::elements;
+                        });
+    if (group.size() == 1 || !writes || !results_fit(group)) return false;
+    const Node joined = joined_node(group).node;
+    if (!how_.supports(groups_.signature(joined))) return false;
     groups_.add(group, joined);
     spaces_[*group.begin()] = space_;
     return true;
   }
 
-  // Nodes that read or write the group's values; of rows also others that read the same tensors.
+  // Nodes that read or write the group's values, or read the same tensors.
   std::vector<size_t> candidates(const Group& group) const {
-    const bool rows = kind_ == LoopKind::rows;
+    const bool pixels = kind_ == LoopKind::pixels;
     std::set<size_t> out;
     const auto consider = [&](size_t i) {
-      const bool near = rows || (i < *group.begin() + reach && *group.rbegin() < i + reach);
+      const bool near = !pixels || (i < *group.begin() + reach && *group.rbegin() < i + reach);
       if (near && groups_.is_free(i) && !group.contains(i) && belongs(i)) out.insert(i);
     };
     for (const size_t m : group) {
       for (const int32_t v : node(m).out)
         for (const size_t r : groups_.readers(v)) consider(r);
       for (const int32_t v : node(m).in) {
-        if (rows && type(v).shape != space_.shape) continue;
-        for (const size_t r : groups_.readers(v))
-          if (rows) consider(r);
-        if (g_.producer(v) >= 0) consider(producer(v));
+        const bool full = type(v).shape == space_.shape;
+        if (full)
+          for (const size_t r : groups_.readers(v)) consider(r);
+        if ((full || pixels) && g_.producer(v) >= 0) consider(producer(v));
       }
     }
     return {out.begin(), out.end()};
   }
 
   bool joins(size_t c, const Group& group, bool producers) const {
-    const bool rows = kind_ == LoopKind::rows;
-    if ((rows || role(c) == LoopRole::elements) && groups_.produces_for(c, group)) {
+    const bool pixels = kind_ == LoopKind::pixels, map = kind_ == LoopKind::map;
+    if ((!pixels || role(c) == LoopRole::elements) && groups_.produces_for(c, group)) {
       if (!producers || flops_of(c) > cheap_recompute(kind_)) return false;
-      if (layer_boundaries_ && node(c).at != node(*group.begin()).at) return false;
+      if (how_.layer_boundaries && node(c).at != node(*group.begin()).at) return false;
     }
     Group with = group;
     with.insert(c);
     const std::vector<int32_t> in = groups_.inputs_of(with);
     const auto streams = [&](int32_t v) { return space_.streams(type(v).shape); };
     if (!groups_.is_convex(with) || reads_unfinished(with) || !has_inside(with) ||
-        in.size() > max_inputs || outputs_of(with).size() > max_outputs ||
-        static_cast<size_t>(std::count_if(in.begin(), in.end(), streams)) > max_streams)
+        in.size() > max_inputs || (!map && outputs_of(with).size() > max_outputs) ||
+        (!map && static_cast<size_t>(std::ranges::count_if(in, streams)) > max_streams))
       return false;
-    const Node n = joined_node(with);
-    if (n.attrs.as<ops::Loop>().expr.code().size() > max_instructions) return false;
+    const Joined j = joined_node(with);
+    if (j.instructions > max_instructions) return false;
     const size_t columns = column_reductions(with);
-    return columns == 0 || (columns <= max_column_reductions && supports_(groups_.signature(n)));
+    return columns == 0 ||
+           (columns <= max_column_reductions && how_.supports(groups_.signature(j.node)));
   }
 
   // Of an element.
@@ -210,29 +216,41 @@ class LoopFuser {
     return std::all_of(out.begin(), out.end(), [&](int32_t v) { return extent_of(v).has_value(); });
   }
 
-  Node joined_node(const Group& group) const {
-    Node n{&ops::def::loop(),
-           {},
-           groups_.inputs_of(group),
-           outputs_of(group),
-           node(*group.rbegin()).at};
-    GroupExpressions f(n.in);
+  struct Joined {
+    Node node;
+    size_t instructions = 0;
+  };
+  Joined joined_node(const Group& group) const {
+    ExpressionNode e{.space = space_.shape,
+                     .in = groups_.inputs_of(group),
+                     .out = outputs_of(group),
+                     .at = node(*group.rbegin()).at};
+    GroupExpressions f(e.in);
     for (const size_t m : group) write(m, f);
-    ops::Loop a{.reductions = f.reductions,
+    std::vector<Scalar> results = f.operands;
+    for (const int32_t v : e.out) {
+      results.push_back(f.value.at(v));
+      e.dtypes.push_back(type(v).dtype);
+    }
+    e.expr = Expr(f.inputs + static_cast<int64_t>(f.operands.size()), results);
+    if (!space_.reduction.dims.empty()) e.reduction = space_.reduction;
+    const size_t instructions = e.expr.code().size();
+    return {kind_ == LoopKind::map ? e.node() : loop_node(e, f.reductions), instructions};
+  }
+
+  Node loop_node(const ExpressionNode& e, const ListOf<ops::LoopReduction>& reductions) const {
+    ops::Loop a{.expr = e.expr,
+                .reductions = reductions,
                 .shape = space_.shape.sizes(),
                 .groups = space_.groups,
-                .row_dims = space_.row_dims};
-    std::vector<Scalar> results = f.operands;
-    for (const int32_t v : n.out) {
-      results.push_back(f.value.at(v));
+                .row_dims = kind_ == LoopKind::rows ? space_.row_dims() : 1};
+    for (const int32_t v : e.out) {
       const Extent extent = extent_of(v).value_or(Extent::element);
       const bool partial = extent == Extent::partial;
       a.results.push_back({partial ? DType::f32 : type(v).dtype, extent});
       if (partial) a.partial_rows = space_.partial_rows();
     }
-    a.expr = Expr(f.inputs + static_cast<int64_t>(f.operands.size()), results);
-    n.attrs = a;
-    return n;
+    return {&ops::def::loop(), a, e.in, e.out, e.at};
   }
 
   void write(size_t m, GroupExpressions& f) const {
@@ -290,9 +308,8 @@ class LoopFuser {
 
   const Graph& g_;
   LoopKind kind_;
+  const FuseLoops& how_;
   NodeGroups groups_;
-  const std::function<bool(const Signature&)>& supports_;
-  bool layer_boundaries_;
   std::vector<Signature> uses_;  // by node, of ops that have forms
   LoopForms forms_;
   LoopSpace space_;                     // of the group in hand
@@ -301,10 +318,12 @@ class LoopFuser {
 
 }  // namespace
 
-Graph fuse_loops(const Graph& g, const std::function<bool(const Signature&)>& supports,
-                 bool layer_boundaries) {
-  const Graph pixels = LoopFuser(g, LoopKind::pixels, supports, layer_boundaries).run();
-  return LoopFuser(pixels, LoopKind::rows, supports, layer_boundaries).run();
+Graph fuse_loops(const Graph& g, const FuseLoops& how) {
+  Graph out = g;
+  if (how.reductions)
+    for (const LoopKind kind : {LoopKind::pixels, LoopKind::rows})
+      out = LoopFuser(out, kind, how).run();
+  return LoopFuser(out, LoopKind::map, how).run();
 }
 
 }  // namespace ebb

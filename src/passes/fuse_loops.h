@@ -1,5 +1,6 @@
-// fuse_loops: reductions fuse with the pointwise work around them into loops, so that a norm, its
-// gradient or a softmax reads its operands once.
+// fuse_loops: what iterates over one space is computed in one pass: reductions with the pointwise
+// work around them, so that a norm, its gradient or a softmax reads its operands once, and
+// pointwise nodes or reductions that read the same tensors.
 #pragma once
 
 #include <functional>
@@ -8,11 +9,16 @@
 
 namespace ebb {
 
-// Nodes that are parts of one iteration space become one `loop`: first those with reductions over
-// pixels and groups of channels, then those along rows. What a node may be part of is its op's
-// LoopForm. `supports` says which loops have kernels. With `layer_boundaries` no values of another
-// layer are computed in a loop for its operands.
-Graph fuse_loops(const Graph& g, const std::function<bool(const Signature&)>& supports,
-                 bool layer_boundaries);
+struct FuseLoops {
+  std::function<bool(const Signature&)> supports;  // whether there is a kernel
+  // No values of another layer are computed in a loop for its operands.
+  bool layer_boundaries = false;
+  bool reductions = true;  // else only what becomes `pointwise` or `reduce`: loops have no kernels
+};
+
+// Nodes that are parts of one iteration space become one node: first those with reductions over
+// pixels and groups of channels, then those along rows, each a `loop`, then those without, a
+// `pointwise`, and reductions alone, a `reduce`. What a node may be part of is its op's LoopForm.
+Graph fuse_loops(const Graph& g, const FuseLoops& how);
 
 }  // namespace ebb

@@ -100,8 +100,7 @@ Graph with_placed_collectives(const Graph& g, Lowering& l) {
 }
 
 FuseCosts fuse_costs(const Lowering& l) {
-  return {l.device.flops_per_pass(), l.device.hoists_row_scalars(),
-          l.has_kernels_of(ops::def::loop())};
+  return {l.device.flops_per_pass(), l.device.hoists_row_scalars()};
 }
 
 constexpr Pass passes[] = {
@@ -163,12 +162,12 @@ constexpr Pass passes[] = {
      .run = [](const Graph& g, Lowering& l) { return dead_code(fuse(g, fuse_costs(l))); },
      .when = fuses},
     {.name = "fuse_loops",
-     .what = "norms, their gradients and softmax are loops with what is around them",
+     .what = "nodes of one iteration space are one: norms and what is around them, siblings",
      .run =
          [](const Graph& g, Lowering& l) {
-           return fuse_loops(g, l.supported(), l.mode == LoweringMode::blocks);
+           return fuse_loops(g, {l.supported(), l.mode == LoweringMode::blocks,
+                                 l.has_kernels_of(ops::def::loop())});
          },
-     .makes = ops::def::loop,
      .when = fuses},
     {.name = "rematerialise",
      .what = "every other sum of residual blocks is made again where it is read",
