@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
 #include "ops/loop/op.h"
-#include "passes/expression_node.h"
 #include "passes/uses.h"
 
 namespace ebb {
@@ -29,9 +29,10 @@ struct Facts {
 };
 
 // Whether each element of the results is computed by itself, with or without views.
-bool is_by_element(const Node& n) {
-  return is_elementwise(n) || n.op->by_index ||
-         (is_loop(n, ops::LoopKind::map) && n.attrs.as<ops::Loop>().segments.widths.empty());
+bool is_by_element(const Graph& g, const Node& n) {
+  const std::optional<ops::Loop> loop = ops::loop_of(g, n);
+  return n.op->by_index ||
+         (loop && kind_of(*loop) == ops::LoopKind::map && loop->segments.widths.empty());
 }
 
 // Bytes written by a node.
@@ -95,7 +96,7 @@ class Expressions {
 
   bool is_expression(const Node& n) const {
     const int64_t saved = written(g_, n);
-    return is_by_element(n) && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
+    return is_by_element(g_, n) && facts_.is_wanted(n.out[0]) && facts_.counts(saved) &&
            std::ranges::all_of(n.in, [&](int32_t v) {
              return g_.type(v).bytes() * small <= saved || facts_.is_fixed(v) ||
                     (facts_.is_wanted(v) && of(v) < 0);

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "ir/expr_inputs.h"
 #include "ops/loop/op.h"
-#include "passes/expression_node.h"
 #include "passes/made_node.h"
 #include "passes/uses.h"
 
@@ -87,11 +86,12 @@ class Rematerialiser {
   // Result k of node i as an expression, if one node computes it and rounds nothing on the store.
   std::optional<Expression> expression_of(size_t i, size_t k) const {
     const Node& n = g_.nodes()[i];
-    const bool rows = is_loop(n, ops::LoopKind::rows);
-    if (!(rows || is_elementwise(n)) || g_.type(n.out[k]).dtype != DType::f32) return {};
-    const Expr all = rows ? n.attrs.as<ops::Loop>().expr : ebb::expression_of(g_, n);
-    if (rows && n.attrs.as<ops::Loop>().results[k].extent != ops::Extent::element) return {};
-    const size_t result = all.results().size() - n.out.size() + k;
+    const std::optional<ops::Loop> loop = ops::loop_of(g_, n);
+    if (!loop || kind_of(*loop) == ops::LoopKind::pixels || g_.type(n.out[k]).dtype != DType::f32 ||
+        loop->results[k].extent != ops::Extent::element)
+      return {};
+    const Expr& all = loop->expr;
+    const size_t result = loop->reductions.size() + k;
     const std::vector<bool> used = inputs_of(all, result, result + 1);
     if (std::find(used.begin() + static_cast<int64_t>(n.in.size()), used.end(), true) != used.end())
       return {};  // it depends on reductions
@@ -109,8 +109,8 @@ class Rematerialiser {
   // Whether `n` may read the inputs of `v` in its place: no more bytes, and only values that live
   // until then.
   bool reads_no_more(const Node& n, int32_t v, const Expression& f) {
-    if (!is_loop(n, ops::LoopKind::rows) ||
-        Shape(n.attrs.as<ops::Loop>().shape) != g_.type(v).shape)
+    const std::optional<ops::Loop> loop = ops::loop_of(g_, n);
+    if (!loop || kind_of(*loop) != ops::LoopKind::rows || Shape(loop->shape) != g_.type(v).shape)
       return false;
     int64_t more = -g_.type(v).bytes();
     for (const int32_t o : f.in) {
