@@ -338,6 +338,19 @@ TEST(maps, reductions__are_one_if_they_reduce_the_same_in_the_same_way) {
   expect_equal(g, out);
 }
 
+// As those of the gradient of a softmax whose rows are too short for a loop along them.
+TEST(maps, reduction_that_reads_another__is_behind_it) {
+  Graph g;
+  const Value x = g.input("x", f32({3, 5, 37})), sum = ops::sum(x, {2});
+  g.output("sum", sum);
+  g.output("of_shares", ops::sum(scaled(x, sum), {2}));
+  const Graph inlined = dead_code(fuse(g, {}));
+  ASSERT_EQ(inlined.nodes().size(), 2U) << "what is summed is part of the second sum";
+  const Graph out = with_maps(inlined);
+  EXPECT_EQ(count(out, ops::def::reduce()), 2);
+  expect_equal(g, out);
+}
+
 // With the residual no kernel supports the fusion; the norm alone may still be fused.
 TEST(images, maker_that_is_too_much__is_left_out) {
   Graph g;

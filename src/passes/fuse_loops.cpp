@@ -178,11 +178,14 @@ class LoopFuser {
     return role(i) == LoopRole::columns || std::ranges::find(forms_[i]->summed_over_images, k) !=
                                                forms_[i]->summed_over_images.end();
   }
+  // Nor may members of a map read its reductions, which are results alone.
   bool reads_unfinished(const Group& group) const {
-    for (const size_t i : group)
+    for (const size_t i : group) {
+      const bool reduces_map = kind_ == LoopKind::map && role(i) == LoopRole::reduces;
       for (size_t k = 0; k < node(i).out.size(); ++k)
         for (const size_t r : groups_.readers(node(i).out[k]))
-          if (unfinished(i, k) && group.contains(r)) return true;
+          if ((reduces_map || unfinished(i, k)) && group.contains(r)) return true;
+    }
     return false;
   }
 
