@@ -137,3 +137,30 @@ def test_second_pass_is_the_same_picture_at_twice_the_size(page):
     assert body["hires"].startswith("2:") and body["n"] == 1, body
     # The second one of its seed: counted, not by another seed.
     assert body["seed"] == 41 and body["first_image"] == 1, body
+
+
+def test_fault_is_seen_in_front_of_the_viewer(page):
+    page.open()
+    page.generate("deleted elsewhere")
+    page.wait_for_pictures(1)
+    page.wait_until_idle()
+    page.run("return fetch('/ebb/v1' + '/images/' + "
+             "document.querySelector('.thumb').id.replace('image-', ''), {method: 'DELETE'})")
+    page.click(".thumb")
+    page.wait("return document.querySelector('dialog[open] #toasts .bad')?.checkVisibility()",
+              what="the fault in front of the viewer")
+    page.press("Escape")
+    page.wait("return document.querySelector('body > #toasts .bad')?.checkVisibility()",
+              what="the fault behind the viewer's end")
+
+
+test_fault_is_seen_in_front_of_the_viewer.expected = ["404"]
+
+
+def test_long_prompt_leaves_the_gallery_in_its_place(page):
+    page.open()
+    page.generate("a very long prompt, with details " * 500)
+    page.wait_for_pictures(1)
+    page.wait_until_idle()
+    height = page.run("return document.querySelector('#current-facts').offsetHeight")
+    assert 20 < height < 160, height

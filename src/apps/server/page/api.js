@@ -13,7 +13,7 @@ export function takeToken() {
   history.replaceState(null, '', location.pathname);
 }
 
-/** A link to another page of this server takes the key along. */
+/** The link takes the key along. */
 export const withToken = link => link.addEventListener('click', () => {
   if (token) link.hash = `token=${encodeURIComponent(token)}`;
 });
@@ -54,9 +54,9 @@ export async function call(method, path, body) {
 
 export const blobOf = async url => (await send(url)).blob();
 
-/** With a token it is fetched, since <img> cannot send one. */
 export const dropBlob = img => img.src.startsWith('blob:') && URL.revokeObjectURL(img.src);
 
+/** <img> cannot send a token. */
 export async function setImage(img, url) {
   if (img.dataset.url === url) return;
   img.dataset.url = url;

@@ -18,7 +18,7 @@ export function el(tag, props = {}, ...children) {
 
 export const button = (text, work, props) => el('button', { type: 'button', onclick: work, ...props }, text);
 
-/** Where it differs: live regions speak once. */
+/** Live regions speak once. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -37,6 +37,7 @@ export function toast(text, { error, action, act } = {}) {
   box.append(button('✕', close, { className: 'quiet', ariaLabel: 'Close this message' }));
   for (const old of $('toasts').children) if (old.firstChild.textContent === text) old.remove();
   $('toasts').append(box);
+  (document.querySelector('dialog[open]') || document.body).append($('toasts'));
   if (!error) setTimeout(close, action ? 12000 : 6000);
 }
 
@@ -51,7 +52,6 @@ export const doing = work => async event => {
   }
 };
 
-/** By the input ID-file. */
 export function onFile(id, take) {
   const input = $(`${id}-file`);
   on(id, 'click', () => input.click());
@@ -82,6 +82,7 @@ export function ask(text, yes, secret = false) {
   });
 }
 
+addEventListener('close', () => document.body.append($('toasts')), true);
 addEventListener('click', ({ target }) => 'close' in target.dataset && target.closest('dialog').close());
 
 export function perFrame(work) {

@@ -7,7 +7,7 @@ let lastJob = null;  // its last picture is shown where none is made
 const having = status => [...known.jobs.values()].filter(job => job.status === status);
 const running = () => having('generating')[0];
 const countOf = job => job.progress?.images ?? job.settings.n ?? 1;
-const titleOf = job => `${job.settings.prompt || '(no prompt)'}`;
+const titleOf = job => job.settings.prompt || '(no prompt)';
 
 function factsOf(job) {
   const { settings } = job, n = countOf(job);
@@ -94,7 +94,7 @@ function drawStage() {
     node.replaceChildren(...actionsOf(image));
   }
   const shown = job || last?.images.length && last;
-  setText($('current-facts'), shown ? [titleOf(shown), ...shown.warnings || []].join('\n') : image?.prompt || '');
+  setText($('current-facts'), shown ? [...shown.warnings || [], titleOf(shown)].join('\n') : image?.prompt || '');
 }
 
 const currentImage = () => !$('current-actions').hidden && $('current-actions').dataset.id;
