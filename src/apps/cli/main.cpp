@@ -1,4 +1,5 @@
 // ebb: trains diffusion models and samples from them. One file a command in commands/.
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -202,9 +203,22 @@ void limit_spinning(char** argv) {
   execv("/proc/self/exe", argv);  // returns only if it fails, which changes nothing but speed
 }
 
+// Where one of the three standard streams is closed, the next file that is opened would be it, and
+// get what is meant for people.
+void fill_standard_streams() {
+  while (true) {
+    const int file = open("/dev/null", O_RDWR);
+    if (file < 0 || file > STDERR_FILENO) {
+      if (file >= 0) close(file);
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  fill_standard_streams();
   limit_spinning(argv);
   prctl(PR_SET_NAME, "ebb");  // for ps and pkill: what was started as /proc/self/exe is called exe
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away must not end a run without a checkpoint

@@ -175,11 +175,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     };
   }
 
-  // Closes it at its end unless armed again.
-  void arm(std::chrono::milliseconds time) {
+  // Closes it at its end unless armed again; or does `late`.
+  void arm(std::chrono::milliseconds time, void (Connection::*late)() = &Connection::close) {
     deadline_.expires_after(time);
-    deadline_.async_wait(weakly([](Connection& c, ErrorCode e) {
-      if (!e && c.deadline_.expiry() <= Clock::now()) c.close();
+    deadline_.async_wait(weakly([late](Connection& c, ErrorCode e) {
+      if (!e && c.deadline_.expiry() <= Clock::now()) (c.*late)();
     }));
   }
 
@@ -254,13 +254,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void read_body() {
-    arm(state_->limits.slow_body);
+    body_stopped_ = false;
+    arm(state_->limits.slow_body, &Connection::stop_body);
     http::async_read_some(socket_, buffer_, *parser_,
                           [self = shared_from_this()](ErrorCode e, size_t) { self->body_came(e); });
   }
 
+  // The read that waits ends with an error.
+  void stop_body() {
+    body_stopped_ = true;
+    ErrorCode ignored;
+    socket_.cancel(ignored);
+  }
+
   void body_came(ErrorCode e) {
     const Limits& l = state_->limits;
+    if (e == asio::error::operation_aborted && body_stopped_)
+      return refuse(408, str("the body stopped behind ", parser_->get().body().size(), " bytes"));
     if (e == http::error::body_limit)
       return refuse(413, str("the body is larger than ", body_limit_, " bytes"));
     if (e && e.category() != http::make_error_code(http::error::bad_value).category())
@@ -426,8 +436,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::function<void()> taken_;
   std::string reason_;                 // of a WebSocket's goodbye
   std::unique_ptr<WebFrames> frames_;  // of a WebSocket
-  bool answered_ = false, keep_ = false, idle_ = false, writing_ = false, ended_ = false,
-       left_ = false;
+  bool body_stopped_ = false, answered_ = false, keep_ = false, idle_ = false, writing_ = false,
+       ended_ = false, left_ = false;
   std::shared_ptr<Connection> kept_;  // of an event stream, until it closes
   std::function<void()> leave_;
 };

@@ -109,6 +109,20 @@ TEST(server_http, slow_header_of_a_later_request__has_the_time_of_a_header_not_t
   EXPECT_LT(seconds_since(start), 5);
 }
 
+TEST(server_http, body_that_stops__is_told_so) {
+  Limits limits;
+  limits.slow_body = milliseconds(200);
+  const Served s(limits);
+  Wire wire(s.port());
+  wire.send("POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n");
+  wire.send(std::string(500, 'x'));
+  const auto start = std::chrono::steady_clock::now();
+  const HttpAnswer a = wire.answer();
+  EXPECT_EQ(a.status, 408);
+  EXPECT_EQ(a.body, "the body stopped behind 500 bytes");
+  EXPECT_LT(seconds_since(start), 5);
+}
+
 TEST(server_http, peer_that_sends_no_more__gets_its_answers) {
   Folder folder;
   TestServer s(folder.path());

@@ -20,7 +20,7 @@ using nlohmann::json;
 class Serving {
  public:
   Serving(const std::string& folder, const std::vector<std::string>& flags,
-          const std::string& engine = "fake")
+          const std::string& engine = "fake", bool without_streams = false)
       : log_(folder + "/log") {
     std::filesystem::remove(log_);
     std::vector<std::string> words = {program_path(), "serve", "--engine", engine,
@@ -29,6 +29,7 @@ class Serving {
     pid_ = ::fork();
     if (pid_ == 0) {
       std::freopen(log_.c_str(), "w", stderr);
+      if (without_streams) ::close(STDIN_FILENO), ::close(STDOUT_FILENO);
       std::vector<char*> argv;
       for (std::string& w : words) argv.push_back(w.data());
       argv.push_back(nullptr);
@@ -59,6 +60,7 @@ class Serving {
   }
   std::string log() const { return std::filesystem::exists(log_) ? file_bytes(log_) : ""; }
   uint16_t port() const { return port_; }
+  pid_t pid() const { return pid_; }
   HttpAnswer post(const std::string& target, const json& body) const {
     return ask(port_, "POST", target, body.dump());
   }
@@ -203,6 +205,32 @@ TEST(serve_program, signal__ends_it_in_time_with_0) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(s.kill(SIGTERM), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(serve_program, flags_that_can_never_be__it_does_not_start) {
+  Folder folder;
+  const std::string start = str("serve --port 0 --out ", folder / "out", ' ');
+  put_file(folder / "file", "");
+  for (const auto& [flags, sentence] : std::vector<std::pair<std::string, std::string>>{
+           {"--device gpu", "unknown name 'gpu' (did you mean 'cpu'?)"},
+           {"--threads -3", "threads must be 0 to"},
+           {"--device cpu --threads 9999", "threads must be 0 to"},
+           {"--trusted-proxy proxy",
+            "--trusted-proxy must be an address, as 127.0.0.1 (got 'proxy')"},
+           {"--allowed-host 'a b'", "--allowed-host must be the name of a host"},
+           {"--allowed-host http://a", "--allowed-host must be the name of a host"},
+           {"--options " + folder / "file/options", "--options: "}})
+    EXPECT_NE(error_line(start + flags).find(sentence), std::string::npos)
+        << flags << '\n'
+        << error_line(start + flags);
+}
+
+// A file that is opened would be such a stream, and get lines that are for people.
+TEST(serve_program, closed_standard_streams__are_no_files_of_the_server) {
+  Folder folder;
+  Serving s(folder.path(), {"--step-ms", "1"}, "fake", true);
+  for (const char* stream : {"0", "1"})
+    EXPECT_EQ(std::filesystem::read_symlink(str("/proc/", s.pid(), "/fd/", stream)), "/dev/null");
 }
 
 // Row 21: open to others by mistake.

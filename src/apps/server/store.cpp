@@ -77,8 +77,8 @@ Store::Store(std::string folder, MemoryLimits limits)
   directory_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   require(directory_.number() >= 0, "serve: --out cannot be opened (", std::strerror(errno), ")  ",
           folder_);
-  require(::access(folder_.c_str(), W_OK | X_OK) == 0, "serve: --out cannot be written (",
-          std::strerror(errno), ")  ", folder_);
+  if (::access(folder_.c_str(), W_OK | X_OK) != 0)
+    fail("serve: --out cannot be written (", std::strerror(errno), ")  ", folder_);
   require(try_lock(directory_.number(), LockFor::writing),
           "serve: another process writes into --out; name another folder  ", folder_);
   read_folder();
@@ -89,6 +89,7 @@ void Store::read_folder() {
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
     if (entry.path().extension() == unfinished && is_id(entry.path().stem().stem().string()))
       fs::remove(entry.path(), ignored);  // of a process that was killed, as the folder is ours
+    if (entry.symlink_status(ignored).type() != fs::file_type::regular) continue;
     const auto format = io::picture_format(entry.path().string());
     const std::string stem = entry.path().stem().string();
     if (format && is_id(stem) && entry.path().extension() == ending_of(*format))
@@ -129,7 +130,8 @@ bool Store::write(const std::string& name, const std::vector<uint8_t>& bytes, st
   if (file.number() >= 0 && done == bytes.size() &&
       ::renameat(directory_.number(), part.c_str(), directory_.number(), name.c_str()) == 0)
     return true;
-  fault = str("serve: --out: the picture is not saved (", std::strerror(errno), ")");
+  fault = str("serve: --out: the picture is not saved (", std::strerror(errno),
+              "), it is in memory for a while  ", folder_);
   if (file.number() >= 0) ::unlinkat(directory_.number(), part.c_str(), 0);
   return false;
 }
@@ -185,8 +187,8 @@ std::optional<std::string> Store::bytes(std::string_view id) {
     const auto at = memory_.find(id);
     return at == memory_.end() ? std::nullopt : std::optional(at->second.bytes);
   }
-  const Descriptor file(
-      ::openat(directory_.number(), file_name(*p).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const Descriptor file(::openat(directory_.number(), file_name(*p).c_str(),
+                                 O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (file.number() < 0 && errno == ENOENT) {  // somebody else took it away
     const std::lock_guard lock(mutex_);
     erase(p->id);
@@ -225,10 +227,10 @@ std::optional<PictureFacts> Store::facts(std::string_view id) {
     const std::lock_guard lock(mutex_);
     if (const auto at = facts_.find(id); at != facts_.end()) return at->second;
   }
-  const auto whole = bytes(id);
-  if (!whole) return {};
   PictureFacts out;
   try {
+    const auto whole = bytes(id);
+    if (!whole) return {};
     const auto text = io::picture_text(byte_span(*whole), std::string(id));
     const auto value = [&](const std::string& key) {
       const auto at = text.find(key);
@@ -239,7 +241,7 @@ std::optional<PictureFacts> Store::facts(std::string_view id) {
     const Shape size = io::image_size(byte_span(*whole), std::string(id));
     out.height = size[0], out.width = size[1];
   } catch (const Error&) {
-    // a broken file has none
+    // a file that is broken or cannot be read has none
   }
   const std::lock_guard lock(mutex_);
   const size_t own = out.parameters.size() + out.settings.size();

@@ -2,6 +2,7 @@
 #include "apps/server/store.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <zlib.h>
 
@@ -36,6 +37,39 @@ TEST(Store, file_that_is_gone__is_no_picture_and_one_that_cannot_be_read_is_an_e
   fs::create_directory(folder / (broken + ".png"));
   EXPECT_THROW(store.bytes(broken), Error);
   EXPECT_TRUE(store.find(broken)) << "it may be read another time";
+}
+
+// Opening a pipe would wait for its writer.
+TEST(Store, links_folders_and_pipes__are_no_pictures) {
+  const ebb::testing::Folder folder;
+  const auto place = [&](char last) {
+    return folder / str("20261101-000000-1-0123456789abcde", last, ".png");
+  };
+  fs::create_symlink("/etc/passwd", place('1'));
+  fs::create_directory(place('2'));
+  ASSERT_EQ(::mkfifo(place('3').c_str(), 0600), 0);
+  Store store(folder.path());
+  EXPECT_TRUE(store.list("", 50).empty());
+  const std::string id = store.add(picture(), {.seed = 1});
+  fs::remove(folder / (id + ".png"));
+  ASSERT_EQ(::mkfifo((folder / (id + ".png")).c_str(), 0600), 0);
+  EXPECT_TRUE(store.bytes(id)->empty());
+  fs::remove(folder / (id + ".png"));
+  fs::create_directory(folder / (id + ".png"));
+  ASSERT_TRUE(store.facts(id)) << "the gallery lists the others";
+  EXPECT_EQ(store.facts(id)->width, 0);
+}
+
+TEST(Store, picture_that_cannot_be_written__is_told_with_the_folder_and_stays_in_memory) {
+  const ebb::testing::Folder folder;
+  Store store(folder / "out");
+  fs::remove(folder / "out");
+  std::string fault;
+  const std::string id = store.add(picture(), {.seed = 1}, &fault);
+  EXPECT_NE(fault.find("the picture is not saved (No such file or directory)"), fault.npos);
+  EXPECT_NE(fault.find(folder / "out"), fault.npos) << fault;
+  EXPECT_TRUE(store.bytes(id));
+  EXPECT_TRUE(store.list("", 50).empty());
 }
 
 // A search reads thousands of them: their pixels are not looked at.

@@ -1,4 +1,5 @@
 // ebb serve: the HTTP server.
+#include <arpa/inet.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -156,6 +157,30 @@ std::vector<server::CatalogueFolder> folders_of(const Options& o) {
   return out;
 }
 
+// What no job could run on is said at once, but no GPU is opened here.
+void check_device(const Options& o) {
+  const std::string device = small_letters(o.common.device);
+  const bool may_be_gpu = device == "auto" || device.starts_with("cuda");
+  CommonOptions checked = o.common;
+  if (device == "auto") checked.device = "cpu";  // for the number of threads
+  if (o.engine == "models" && (device == "auto" || !may_be_gpu || count_devices("cuda") == 0))
+    open_device(checked);
+}
+
+// Names and addresses that could never be those of a request.
+void check_peers(const Options& o) {
+  for (const std::string& address : o.trusted_proxy.texts) {
+    unsigned char bytes[sizeof(in6_addr)];
+    require(inet_pton(AF_INET, address.c_str(), bytes) == 1 ||
+                inet_pton(AF_INET6, address.c_str(), bytes) == 1,
+            "serve: --trusted-proxy must be an address, as 127.0.0.1 (got '", address, "')");
+  }
+  for (const std::string& name : o.allowed_host.texts)
+    require(!name.empty() && name.find_first_of(" \t/@,") == name.npos,
+            "serve: --allowed-host must be the name of a host, as box.example.org (got '", name,
+            "')");
+}
+
 server::ServiceOptions service_options(const Options& o, const std::string& key) {
   const std::string host = o.listen.empty() ? o.host : o.listen;
   require(o.port >= 0 && o.port <= 65535, "serve: --port must be 0 to 65535 (got ", o.port, ")");
@@ -164,6 +189,9 @@ server::ServiceOptions service_options(const Options& o, const std::string& key)
           "--insecure-no-auth asks for none  ",
           host);
   require(!o.out.empty(), "serve: --out must name a folder");
+  check_peers(o);
+  if (!o.options.empty() && !fs::exists(o.options))
+    io::check_can_write(o.options, "serve: --options");
   require(o.api_auth.empty() || o.api_auth.find(':') != std::string::npos,
           "serve: --api-auth must be NAME:PASSWORD");
   server::ServiceOptions out;
@@ -197,8 +225,7 @@ server::ServiceOptions service_options(const Options& o, const std::string& key)
           most_batch, " (got ", o.max_batch, ")");
   require(o.engine == "fake" || o.step_ms == Options().step_ms,
           "serve: --step-ms is of --engine fake alone");
-  if (o.engine == "models" && o.common.device.starts_with("cuda") && count_devices("cuda") == 0)
-    open_device(o.common);  // which says why there is none
+  check_device(o);
   require(o.batch_window >= 0 && o.batch_window <= most_window,
           "serve: --batch-window must be 0 to ", most_window, " ms (got ", o.batch_window, ")");
   require(o.batch_window == 0 || o.max_batch > 1,
