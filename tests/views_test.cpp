@@ -253,7 +253,8 @@ TEST(segments, norm_of_a_concatenation__reads_segments_and_writes_the_concatenat
   const Value x = ops::concat({a, b}, 3);
   const Value h = ops::silu(ops::group_norm(x, {}, {}, {.groups = 3}));
   const Value w = g.input("w", f32({12, 12}));
-  const Value y = ops::linear(h, w, {}) + ops::linear(x, w, {});
+  const Value of_h = ops::linear(h, w, {}), of_x = ops::linear(x, w, {});  // behind the norm
+  const Value y = of_h + of_x;
   g.output("loss", ops::reshape(ops::sum(scaled(y, y), {0, 1, 2, 3}), {}));
   const std::string wrt[] = {"a", "b"};
   const auto all = [](const Signature&) { return true; };
