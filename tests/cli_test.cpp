@@ -310,8 +310,8 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
   EXPECT_NE(run_program("explain --stage launches").text.find("launches"), std::string::npos);
   EXPECT_EQ(error_line("explain --stage after:"),
             "explain: after: needs a pass (ebb explain --stage passes)");
-  EXPECT_EQ(error_line("explain --stage after:fuze"),
-            "lowering: unknown pass 'fuze' (did you mean 'fuse'?)");
+  EXPECT_EQ(error_line("explain --stage after:fuse_lops"),
+            "lowering: unknown pass 'fuse_lops' (did you mean 'fuse_loops'?)");
   EXPECT_NE(run_program("explain --stage after:lower").text,
             run_program("explain --stage fused").text);
   const Output low = run_program("explain --no-train --dtype bf16 --stage fused");

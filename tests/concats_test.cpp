@@ -14,9 +14,9 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/silu/op.h"
 #include "ops/split/op.h"
-#include "passes/fuse.h"
 #include "passes/fuse_loops.h"
 #include "passes/gradients.h"
+#include "passes/inline_producers.h"
 #include "passes/simplify.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
@@ -103,7 +103,8 @@ Graph modulated_norm() {
     return s.op->reference != nullptr || s.op == &ops::def::group_affine() ||
            s.op == &ops::def::group_affine_grad();
   });
-  const Graph fused = dead_code(fuse(common_subexpressions(dead_code(low)), {60, true}));
+  const Graph fused =
+      dead_code(inline_producers(common_subexpressions(dead_code(low)), {60, true}));
   return fuse_loops(fused, {all_supported});
 }
 

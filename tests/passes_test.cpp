@@ -16,9 +16,9 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/rms_norm/op.h"
-#include "passes/fuse.h"
 #include "passes/fuse_loops.h"
 #include "passes/gradients.h"
+#include "passes/inline_producers.h"
 #include "passes/lower.h"
 #include "passes/narrow_results.h"
 #include "passes/narrow_weights.h"
@@ -176,7 +176,7 @@ TEST(merge_casts, operands_that_decide_a_results_dtype_or_precision__stay_widene
   EXPECT_EQ(merge_casts(g, all_supported).nodes().size(), 3u);
 }
 
-TEST(fuse, sums_of_one__are_part_of_the_expressions_around_them) {
+TEST(inline_producers, sums_of_one__are_part_of_the_expressions_around_them) {
   Graph g;
   const Value x = g.input("x", f32({1, 8})), y = g.input("y", f32({1, 8}));
   const Scalar xy[] = {Scalar::input(0) * Scalar::input(1)};
@@ -184,8 +184,8 @@ TEST(fuse, sums_of_one__are_part_of_the_expressions_around_them) {
   const Value sum = ops::reduce(g, {.expr = Expr(2, xy), .dims = {0}, .scale = 0.5}, in)[0];
   g.output("sum", decayed(sum));
   g.output("max", decayed(ops::amax(scaled(x, x), {0})));
-  const Graph out = fuse(g, {});
-  verify(out, "fuse");
+  const Graph out = inline_producers(g, {});
+  verify(out, "inline_producers");
   EXPECT_EQ(count(out, ops::def::reduce()), 0);
   EXPECT_EQ(out.nodes().size(), 2u);
   expect_equal(g, out);
@@ -203,7 +203,7 @@ Graph scaled_rows(bool sum_over_rows) {
 }
 
 // The gradient of a product: one factor's is final, the other's is read by one expression.
-TEST(fuse, one_of_several_results__is_part_of_its_reader) {
+TEST(inline_producers, one_of_several_results__is_part_of_its_reader) {
   Graph g;
   const Type t = f32({4, 64});
   const Value a = g.input("a", t), b = g.input("b", t), dy = g.input("dy", t);
@@ -213,29 +213,34 @@ TEST(fuse, one_of_several_results__is_part_of_its_reader) {
   const auto d = ops::pointwise(g, {Expr(3, results), t.shape.sizes(), "f32,f32"}, in);
   g.output("da", d[0]);
   g.output("db", ops::map({b, d[1]}, [](auto v) { return v[1] * exp(v[0]); }));
-  const Graph out = fuse(g, {});
-  verify(out, "fuse");
+  const Graph out = inline_producers(g, {});
+  verify(out, "inline_producers");
   EXPECT_EQ(out.nodes().size(), 2u);
   for (const Node& n : out.nodes()) EXPECT_EQ(n.out.size(), 1u);
   expect_equal(g, out);
 }
 
-TEST(fuse, number_of_a_row__is_computed_where_rows_are_read) {
-  EXPECT_EQ(count(fuse(scaled_rows(false), {.hoists_row_scalars = true}), ops::def::pointwise()),
+TEST(inline_producers, number_of_a_row__is_computed_where_rows_are_read) {
+  EXPECT_EQ(count(inline_producers(scaled_rows(false), {.hoists_row_scalars = true}),
+                  ops::def::pointwise()),
             1);
-  EXPECT_EQ(count(fuse(scaled_rows(false), {.hoists_row_scalars = false}), ops::def::pointwise()),
+  EXPECT_EQ(count(inline_producers(scaled_rows(false), {.hoists_row_scalars = false}),
+                  ops::def::pointwise()),
             2);
 }
 
-TEST(fuse, number_of_a_row__is_kept_for_sums_across_rows) {
-  EXPECT_EQ(count(fuse(scaled_rows(true), {.hoists_row_scalars = true}), ops::def::pointwise()), 2);
+TEST(inline_producers, number_of_a_row__is_kept_for_sums_across_rows) {
+  EXPECT_EQ(count(inline_producers(scaled_rows(true), {.hoists_row_scalars = true}),
+                  ops::def::pointwise()),
+            2);
 }
 
 // ---- rows ----------------------------------------------------------------------------------
 
 // As a plan does it for a device with a kernel for rows.
 Graph with_rows(const Graph& g, bool apart = false) {
-  const Graph fused = dead_code(fuse(common_subexpressions(in_primitives(g)), {60, true}));
+  const Graph fused =
+      dead_code(inline_producers(common_subexpressions(in_primitives(g)), {60, true}));
   Graph out = fuse_loops(fused, {all_supported, apart});
   verify(out, "rows");
   return out;
@@ -352,7 +357,7 @@ TEST(rows, sum_across_rows_that_the_rows_are_made_of__stays_outside) {
   expect_equal(g, with_rows(g));
 }
 
-TEST(fuse, expression_of_many_tensors__is_not_computed_by_each_reader) {
+TEST(inline_producers, expression_of_many_tensors__is_not_computed_by_each_reader) {
   // dx takes x, dy and r: as many reads as to write it and read it twice
   Graph g;
   const Shape shape{64, 64};
@@ -363,7 +368,7 @@ TEST(fuse, expression_of_many_tensors__is_not_computed_by_each_reader) {
   g.output("a",
            ops::sum_of({dx, g.input("h", f32(shape))}, {0}, [](auto v) { return v[0] * v[1]; }));
   g.output("b", ops::map({dx, g.input("k", f32(shape))}, [](auto v) { return v[0] * v[1]; }));
-  EXPECT_EQ(count(fuse(g, {60, true}), ops::def::pointwise()), 2);
+  EXPECT_EQ(count(inline_producers(g, {60, true}), ops::def::pointwise()), 2);
 }
 
 // ---- rematerialise

@@ -16,8 +16,8 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
-#include "passes/fuse.h"
 #include "passes/gradients.h"
+#include "passes/inline_producers.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
 #include "passes/views.h"
@@ -131,7 +131,7 @@ std::vector<std::string> order_of(const Recomputed& again) {
 
 Graph fused(const Graph& g) {
   const Graph low = lower(g, [](const Signature& s) { return s.op->reference; });
-  return dead_code(fuse(common_subexpressions(low), {}));
+  return dead_code(inline_producers(common_subexpressions(low), {}));
 }
 
 const std::vector<std::string> last_block_first = {"blocks.2", "blocks.1", "blocks.0"};

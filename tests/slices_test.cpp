@@ -18,9 +18,9 @@
 #include "ops/silu/op.h"
 #include "ops/split/op.h"
 #include "ops/table.h"
-#include "passes/fuse.h"
 #include "passes/fuse_loops.h"
 #include "passes/gradients.h"
+#include "passes/inline_producers.h"
 #include "passes/simplify.h"
 #include "runtime/context.h"
 #include "support/graphs.h"
@@ -35,7 +35,7 @@ Graph fused(const Graph& g) {
     return s.op->reference != nullptr || s.op == &ops::def::split() ||
            s.op == &ops::def::group_affine() || s.op == &ops::def::group_affine_grad();
   });
-  return dead_code(fuse(common_subexpressions(dead_code(low)), {60, true}));
+  return dead_code(inline_producers(common_subexpressions(dead_code(low)), {60, true}));
 }
 Graph folded(const Graph& g,
              const std::function<bool(const Signature&)>& supports = all_supported) {

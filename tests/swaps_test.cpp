@@ -15,9 +15,9 @@
 #include "ops/rms_norm/op.h"
 #include "ops/rope/op.h"
 #include "ops/silu/op.h"
-#include "passes/fuse.h"
 #include "passes/fuse_loops.h"
 #include "passes/gradients.h"
+#include "passes/inline_producers.h"
 #include "passes/simplify.h"
 #include "passes/views.h"
 #include "support/graphs.h"
@@ -32,7 +32,7 @@ constexpr int64_t width = 64;
 Graph planned(const Graph& g, bool supports = true) {
   const auto loops = [=](const Signature&) { return supports; };
   Graph low = common_subexpressions(dead_code(in_primitives(g)));
-  low = dead_code(fuse(drop_unused_inputs(hoist_views(low)), {}));
+  low = dead_code(inline_producers(drop_unused_inputs(hoist_views(low)), {}));
   Graph out = elide_copies(fuse_loops(low, {all_supported}), loops);
   verify(out, "swaps");
   return out;

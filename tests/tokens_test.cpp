@@ -11,10 +11,10 @@
 #include "ops/prim/slice/op.h"
 #include "ops/rms_norm/op.h"
 #include "ops/rope/op.h"
-#include "passes/fuse.h"
 #include "passes/fuse_loops.h"
 #include "passes/gradients.h"
 #include "passes/hoist_views.h"
+#include "passes/inline_producers.h"
 #include "passes/simplify.h"
 #include "passes/views.h"
 #include "runtime/context.h"
@@ -29,7 +29,7 @@ constexpr int64_t text = 16, image = 48, heads = 3, head_width = 64;
 
 Graph planned_tokens(const Graph& g) {
   Graph low = common_subexpressions(dead_code(in_primitives(g)));
-  low = dead_code(fuse(drop_unused_inputs(hoist_views(low)), {}));
+  low = dead_code(inline_producers(drop_unused_inputs(hoist_views(low)), {}));
   Graph out = elide_copies(fuse_loops(low, {all_supported}), all_supported);
   verify(out, "tokens");
   return out;

@@ -16,9 +16,9 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
-#include "passes/fuse.h"
 #include "passes/fuse_loops.h"
 #include "passes/gradients.h"
+#include "passes/inline_producers.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
 #include "support/graphs.h"
@@ -33,7 +33,7 @@ Graph fused(const Graph& g) {
     return s.op->reference != nullptr || s.op == &ops::def::group_affine() ||
            s.op == &ops::def::group_affine_grad();
   });
-  return fuse(drop_unused_inputs(dead_code(low)), {});
+  return inline_producers(drop_unused_inputs(dead_code(low)), {});
 }
 Graph folded(const Graph& g, bool supports = true) {
   Graph out = elide_copies(g, [=](const Signature&) { return supports; });

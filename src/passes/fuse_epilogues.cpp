@@ -234,7 +234,7 @@ class EpilogueFuser {
     return gone;
   }
 
-  // Whether fuse() would take the node into its only reader.
+  // Whether inline_producers() would take the node into its only reader.
   bool goes_into_reader(const Node& n) const {
     const Node* reader = uses_.only_reader(n.out[0]);
     if (reader == nullptr || !uses_.will_fuse(reader, g_.type(n.out[0]).shape)) return false;
@@ -258,7 +258,7 @@ class EpilogueFuser {
     return saved > 0;
   }
 
-  // Whether what gives the value would be part of its only reader: by fuse(), or elide_copies().
+  // Whether inline_producers() or elide_copies() would make its producer part of its only reader.
   bool merges(int32_t v) const {
     const Node* p = uses_.single_use_producer(v);
     return uses_.will_fuse(p, g_.type(v).shape) ||

@@ -18,9 +18,9 @@ struct FuseEpilogues {
 
 // On a lowered graph, before fuse and prepare. The epilogue of each contraction (ir/contraction.h)
 // takes in pointwise nodes that read its result, or halves of its columns, one after the other, as
-// long as the device serves the expression and fewer bytes move than if fuse() or elide_copies()
-// took them. What other nodes still read becomes a second result. Two contractions that are added
-// up become one with further products. docs/epilogues.md.
+// long as the device serves the expression and fewer bytes move than if inline_producers() or
+// elide_copies() took them. What other nodes still read becomes a second result. Two contractions
+// that are added up become one with further products. docs/epilogues.md.
 Graph fuse_epilogues(const Graph& g, const FuseEpilogues& how);
 
 }  // namespace ebb

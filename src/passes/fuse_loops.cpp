@@ -173,19 +173,18 @@ class LoopFuser {
     return true;
   }
 
-  // Whether result `k` of node `i` is finished behind the loop.
+  // Whether result `k` of node `i` is finished behind the loop, or by the node that a map becomes.
   bool unfinished(size_t i, size_t k) const {
-    return role(i) == LoopRole::columns || std::ranges::find(forms_[i]->summed_over_images, k) !=
-                                               forms_[i]->summed_over_images.end();
+    const LoopRole r = role(i);
+    return r == LoopRole::columns || (kind_ == LoopKind::map && r == LoopRole::reduces) ||
+           std::ranges::find(forms_[i]->summed_over_images, k) !=
+               forms_[i]->summed_over_images.end();
   }
-  // Nor may members of a map read its reductions, which are results alone.
   bool reads_unfinished(const Group& group) const {
-    for (const size_t i : group) {
-      const bool reduces_map = kind_ == LoopKind::map && role(i) == LoopRole::reduces;
+    for (const size_t i : group)
       for (size_t k = 0; k < node(i).out.size(); ++k)
         for (const size_t r : groups_.readers(node(i).out[k]))
-          if ((reduces_map || unfinished(i, k)) && group.contains(r)) return true;
-    }
+          if (unfinished(i, k) && group.contains(r)) return true;
     return false;
   }
 

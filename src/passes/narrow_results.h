@@ -12,8 +12,8 @@ using SameClass = std::function<bool(const Signature&, const Signature&)>;
 
 // On a lowered graph, before fuse_epilogues. A value that nothing reads but a cast to a narrower
 // float, perhaps behind ops that rename, has that dtype from the start, if it is made by an
-// expression, or by a contraction that gives it. So the cast is gone, which fuse() could not take
-// past another shape or into a GEMM.
+// expression, or by a contraction that gives it. So the cast is gone, which inline_producers()
+// could not take past another shape or into a GEMM.
 Graph narrow_results(const Graph& g, const SameClass& same_class);
 
 }  // namespace ebb

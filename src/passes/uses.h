@@ -1,4 +1,4 @@
-// Readers of the values of a lowered graph, and which nodes fuse will merge.
+// Readers of the values of a lowered graph, and which nodes inline_producers will merge.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ class Uses {
   const Node* single_use_producer(int32_t v) const;
   // The only node that reads `v`, if there is one.
   const Node* only_reader(int32_t v) const;
-  // Whether fuse will merge it with a pointwise node of this shape. `n` may be null.
+  // Whether inline_producers will merge it with a pointwise node of this shape. `n` may be null.
   bool will_fuse(const Node* n, const Shape& shape) const;
 
  private:

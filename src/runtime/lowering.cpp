@@ -10,11 +10,11 @@
 #include "ops/table.h"
 #include "passes/copies.h"
 #include "passes/fold_producers.h"
-#include "passes/fuse.h"
 #include "passes/fuse_epilogues.h"
 #include "passes/fuse_loops.h"
 #include "passes/hoist_views.h"
 #include "passes/horizontal_fusion.h"
+#include "passes/inline_producers.h"
 #include "passes/lower.h"
 #include "passes/merge_matmuls.h"
 #include "passes/narrow_results.h"
@@ -99,7 +99,7 @@ Graph with_placed_collectives(const Graph& g, Lowering& l) {
   return place_collectives(g, how);
 }
 
-FuseCosts fuse_costs(const Lowering& l) {
+InlineCosts inline_costs(const Lowering& l) {
   return {l.device.flops_per_pass(), l.device.hoists_row_scalars()};
 }
 
@@ -157,9 +157,10 @@ constexpr Pass passes[] = {
      .run = [](const Graph& g, Lowering&) { return hoist_views(g); },
      .makes = ops::def::loop,
      .when = fuses},
-    {.name = "fuse",
+    {.name = "inline_producers",
      .what = "pointwise nodes are part of their readers",
-     .run = [](const Graph& g, Lowering& l) { return dead_code(fuse(g, fuse_costs(l))); },
+     .run = [](const Graph& g,
+               Lowering& l) { return dead_code(inline_producers(g, inline_costs(l))); },
      .when = fuses},
     {.name = "fuse_loops",
      .what = "nodes of one iteration space are one: norms and what is around them, siblings",

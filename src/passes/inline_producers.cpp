@@ -1,4 +1,4 @@
-#include "passes/fuse.h"
+#include "passes/inline_producers.h"
 
 #include <algorithm>
 #include <map>
@@ -8,6 +8,7 @@
 #include "ir/expr_inputs.h"
 #include "passes/expression_node.h"
 #include "passes/made_node.h"
+#include "passes/node_groups.h"
 
 namespace ebb {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 constexpr size_t max_inputs = 24;
 constexpr size_t max_instructions = 160;
 
-// A node under fusion: an expression that may change, or a node that stays as it is.
+// A node: an expression that may change, or a node that stays as it is.
 struct Item : ExpressionNode {
   const Node* other = nullptr;  // of any other op
   bool live = true;
@@ -23,9 +24,9 @@ struct Item : ExpressionNode {
   bool fusable() const { return other == nullptr; }
 };
 
-class Fuser {
+class Inliner {
  public:
-  Fuser(const Graph& g, const FuseCosts& costs) : g_(g), costs_(costs) {
+  Inliner(const Graph& g, const InlineCosts& costs) : g_(g), costs_(costs) {
     for (const Node& n : g.nodes()) items_.push_back(make_item(n));
     for (const NamedValue& o : g.outputs()) kept_.insert(o.value);
     for (const NamedValue& u : g.updates()) kept_.insert(u.value);
@@ -73,20 +74,15 @@ class Fuser {
   }
 
   void collect_readers() {
-    readers_.clear();
-    for (size_t i = 0; i < items_.size(); ++i) {
-      if (!items_[i].live) continue;
+    for (size_t i = 0; i < items_.size(); ++i)
       for (const int32_t v : items_[i].in) readers_[v].insert(i);
-    }
   }
 
-  bool is_full(int32_t v, const Shape& shape) const { return g_.type(v).shape == shape; }
-
-  size_t full_inputs(const Item& item) const {
-    std::set<int32_t> in;
-    for (const int32_t v : item.in)
-      if (is_full(v, item.space)) in.insert(v);
-    return in.size();
+  size_t count_full(const std::vector<int32_t>& in, const Shape& shape) const {
+    std::set<int32_t> full;
+    for (const int32_t v : in)
+      if (g_.type(v).shape == shape) full.insert(v);
+    return full.size();
   }
 
   // The readers of an item's results if it may be inlined into all of them; else none.
@@ -121,12 +117,10 @@ class Fuser {
   // `still_read`: its inputs are read in any case, for other results.
   bool pays(const Item& p, const std::vector<size_t>& targets, bool still_read = false) const {
     size_t before = p.out.size(), after = 0;
-    if (!still_read) before += full_inputs(p);
+    if (!still_read) before += count_full(p.in, p.space);
     for (const size_t t : targets) {
-      before += full_inputs(items_[t]);
-      Item merged = items_[t];
-      merged.in = merged_inputs(p, items_[t]);
-      after += full_inputs(merged);
+      before += count_full(items_[t].in, p.space);
+      after += count_full(merged_inputs(p, items_[t]), p.space);
     }
     if (targets.size() == 1) return after <= before;
     const double again = p.expr.flops() * static_cast<double>(targets.size() - 1);
@@ -210,25 +204,12 @@ class Fuser {
     for (const int32_t v : p.out) readers_.erase(v);
   }
 
-  static std::vector<Scalar> inputs_of(const std::vector<int32_t>& from,
-                                       const std::vector<int32_t>& all) {
-    std::vector<Scalar> x;
-    for (const int32_t v : from) {
-      const auto at = std::find(all.begin(), all.end(), v);
-      x.push_back(at == all.end() ? Scalar(0.0) : Scalar::input(at - all.begin()));
-    }
-    return x;
-  }
-
   void inline_into(const Item& p, Item& c) const {
     const std::vector<int32_t> in = merged_inputs(p, c);
-    const std::vector<Scalar> made = p.expr.apply(inputs_of(p.in, in));
-    std::vector<Scalar> x = inputs_of(c.in, in);
-    for (size_t k = 0; k < x.size(); ++k) {
-      const auto at = std::find(p.out.begin(), p.out.end(), c.in[k]);
-      if (at != p.out.end()) x[k] = made[static_cast<size_t>(at - p.out.begin())];
-    }
-    c.expr = Expr(static_cast<int64_t>(in.size()), c.expr.apply(x));
+    GroupExpressions f(in);
+    const std::vector<Scalar> made = p.expr.apply(f.of(p.in));
+    for (size_t k = 0; k < made.size(); ++k) f.value.emplace(p.out[k], made[k]);
+    c.expr = Expr(f.inputs, c.expr.apply(f.of(c.in)));
     c.in = in;
   }
 
@@ -251,7 +232,7 @@ class Fuser {
   }
 
   const Graph& g_;
-  FuseCosts costs_;
+  InlineCosts costs_;
   std::vector<Item> items_;
   std::set<int32_t> kept_;                       // outputs and updates
   std::map<int32_t, std::set<size_t>> readers_;  // items that read a value
@@ -259,6 +240,6 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse(const Graph& g, const FuseCosts& costs) { return Fuser(g, costs).run(); }
+Graph inline_producers(const Graph& g, const InlineCosts& costs) { return Inliner(g, costs).run(); }
 
 }  // namespace ebb

@@ -1,4 +1,5 @@
-// fuse: producer-consumer fusion of pointwise nodes into pointwise nodes and reductions.
+// inline_producers: pointwise nodes become part of the pointwise nodes and reductions that read
+// them, computed again in each.
 #pragma once
 
 #include "ir/graph.h"
@@ -6,7 +7,7 @@
 namespace ebb {
 
 // What the device makes cheap; see Device.
-struct FuseCosts {
+struct InlineCosts {
   double flops_per_pass = 24;
   bool hoists_row_scalars = false;
 };
@@ -17,6 +18,6 @@ struct FuseCosts {
 // once for all of them. Of a node with several results, one alone if all cannot be. With
 // hoists_row_scalars, a node with one value per row is also inlined into nodes that iterate over
 // those rows.
-Graph fuse(const Graph& g, const FuseCosts& costs);
+Graph inline_producers(const Graph& g, const InlineCosts& costs);
 
 }  // namespace ebb
