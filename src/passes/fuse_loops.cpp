@@ -102,9 +102,9 @@ class LoopFuser {
                           return role(i) == LoopRole::elements;
                         });
     if (group.size() == 1 || !writes || !results_fit(group)) return false;
-    const Node joined = joined_node(group).node;
-    if (!how_.supports(groups_.signature(joined))) return false;
-    groups_.add(group, joined);
+    const Node all = node_of(joined(group));
+    if (!how_.supports(groups_.signature(all))) return false;
+    groups_.add(group, all);
     spaces_[*group.begin()] = space_;
     return true;
   }
@@ -144,11 +144,11 @@ class LoopFuser {
         in.size() > max_inputs || (!map && outputs_of(with).size() > max_outputs) ||
         (!map && static_cast<size_t>(std::ranges::count_if(in, streams)) > max_streams))
       return false;
-    const Joined j = joined_node(with);
-    if (j.instructions > max_instructions) return false;
+    const Joined j = joined(with);
+    if (j.nodes.expr.code().size() > max_instructions) return false;
     const size_t columns = column_reductions(with);
     return columns == 0 ||
-           (columns <= max_column_reductions && how_.supports(groups_.signature(j.node)));
+           (columns <= max_column_reductions && how_.supports(groups_.signature(node_of(j))));
   }
 
   // Of an element.
@@ -218,11 +218,12 @@ class LoopFuser {
     return std::all_of(out.begin(), out.end(), [&](int32_t v) { return extent_of(v).has_value(); });
   }
 
+  // The expression of a group, whose first results are the operands of the reductions.
   struct Joined {
-    Node node;
-    size_t instructions = 0;
+    ExpressionNode nodes;
+    ListOf<ops::LoopReduction> reductions;
   };
-  Joined joined_node(const Group& group) const {
+  Joined joined(const Group& group) const {
     ExpressionNode e{.space = space_.shape,
                      .in = groups_.inputs_of(group),
                      .out = outputs_of(group),
@@ -236,13 +237,14 @@ class LoopFuser {
     }
     e.expr = Expr(f.inputs + static_cast<int64_t>(f.operands.size()), results);
     if (!space_.reduction.dims.empty()) e.reduction = space_.reduction;
-    const size_t instructions = e.expr.code().size();
-    return {kind_ == LoopKind::map ? e.node() : loop_node(e, f.reductions), instructions};
+    return {e, f.reductions};
   }
 
-  Node loop_node(const ExpressionNode& e, const ListOf<ops::LoopReduction>& reductions) const {
+  Node node_of(const Joined& j) const {
+    const ExpressionNode& e = j.nodes;
+    if (kind_ == LoopKind::map) return e.node();
     ops::Loop a{.expr = e.expr,
-                .reductions = reductions,
+                .reductions = j.reductions,
                 .shape = space_.shape.sizes(),
                 .groups = space_.groups,
                 .row_dims = kind_ == LoopKind::rows ? space_.row_dims() : 1};
@@ -321,11 +323,11 @@ class LoopFuser {
 }  // namespace
 
 Graph fuse_loops(const Graph& g, const FuseLoops& how) {
-  Graph out = g;
-  if (how.reductions)
-    for (const LoopKind kind : {LoopKind::pixels, LoopKind::rows})
-      out = LoopFuser(out, kind, how).run();
-  return LoopFuser(out, LoopKind::map, how).run();
+  const auto fused = [&](const Graph& before, LoopKind kind) {
+    return LoopFuser(before, kind, how).run();
+  };
+  if (!how.reductions) return fused(g, LoopKind::map);
+  return fused(fused(fused(g, LoopKind::pixels), LoopKind::rows), LoopKind::map);
 }
 
 }  // namespace ebb

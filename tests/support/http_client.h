@@ -20,8 +20,9 @@
 
 namespace ebb::testing {
 
-// More bytes than the system keeps for a peer that does not read.
-inline constexpr size_t beyond_socket_buffers = size_t{24} << 20;
+// More bytes than the system keeps for a peer that does not read: Linux lets the buffers of both
+// ends grow to 36 MB (tcp_rmem, tcp_wmem).
+inline constexpr size_t beyond_socket_buffers = size_t{48} << 20;
 
 struct HttpAnswer {
   int status = 0;  // 0: the connection was closed without one

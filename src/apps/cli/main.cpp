@@ -206,13 +206,9 @@ void limit_spinning(char** argv) {
 // Where one of the three standard streams is closed, the next file that is opened would be it, and
 // get what is meant for people.
 void fill_standard_streams() {
-  while (true) {
-    const int file = open("/dev/null", O_RDWR);
-    if (file < 0 || file > STDERR_FILENO) {
-      if (file >= 0) close(file);
-      return;
-    }
-  }
+  int file = 0;
+  while (file >= 0 && file <= STDERR_FILENO) file = open("/dev/null", O_RDWR);
+  if (file >= 0) close(file);
 }
 
 }  // namespace

@@ -16,9 +16,6 @@ using server::Sent;
 using std::chrono::milliseconds;
 
 // The HTTP layer alone: each request opens a stream.
-// Linux lets the buffers of both ends grow to 36 MB (tcp_rmem, tcp_wmem), though nothing is read.
-constexpr size_t beyond_buffers = 2 * beyond_socket_buffers;
-
 class Streams {
  public:
   explicit Streams(const server::Limits& limits, bool are_websockets = false)
@@ -121,7 +118,7 @@ TEST(event_streams, what_waits_for_one__is_bounded_and_it_is_told_when_all_is_ta
   Streams s(limits);
   Wire reader(s.port());
   const auto stream = s.opened(reader);
-  ASSERT_EQ(stream->send(std::string(beyond_buffers, 'x')), Sent::yes)
+  ASSERT_EQ(stream->send(std::string(beyond_socket_buffers, 'x')), Sent::yes)
       << "of any size, if nothing waits";
   EXPECT_EQ(stream->send("y"), Sent::behind);
   std::atomic<bool> taken = false;
@@ -131,45 +128,45 @@ TEST(event_streams, what_waits_for_one__is_bounded_and_it_is_told_when_all_is_ta
   ASSERT_TRUE(reader.until(std::string(1000, 'x')));
   size_t read = 0;
   while (!taken && reader.more()) read += std::exchange(reader.read, "").size();
-  EXPECT_GT(read, beyond_buffers / 4) << "the system keeps the rest";
+  EXPECT_GT(read, beyond_socket_buffers / 4) << "the system keeps the rest";
   EXPECT_EQ(stream->send("the next"), Sent::yes);
   EXPECT_TRUE(reader.until("the next"));
 }
 
 TEST(event_streams, large_messages_of_all__are_bounded) {
   server::Limits limits;
-  limits.streams_bytes = beyond_buffers + beyond_buffers / 2;
+  limits.streams_bytes = beyond_socket_buffers + beyond_socket_buffers / 2;
   Streams s(limits);
   Wire second(s.port());
   const auto b = s.opened(second);
   {
     Wire first(s.port());
     const auto a = s.opened(first);
-    ASSERT_EQ(a->send(std::string(beyond_buffers, 'x')), Sent::yes);
-    EXPECT_EQ(b->send(std::string(beyond_buffers, 'x')), Sent::refused);
+    ASSERT_EQ(a->send(std::string(beyond_socket_buffers, 'x')), Sent::yes);
+    EXPECT_EQ(b->send(std::string(beyond_socket_buffers, 'x')), Sent::refused);
     EXPECT_EQ(b->send("small ones pass"), Sent::yes);
     ASSERT_TRUE(second.until("small ones pass"));
   }
   ASSERT_TRUE(s.left_become(1));
-  EXPECT_EQ(b->send(std::string(beyond_buffers, 'x')), Sent::yes)
+  EXPECT_EQ(b->send(std::string(beyond_socket_buffers, 'x')), Sent::yes)
       << "what the first left behind is free";
 }
 
 TEST(event_streams, last_message__is_among_the_large_ones_of_all) {
   server::Limits limits;
-  limits.streams_bytes = beyond_buffers + beyond_buffers / 2;
+  limits.streams_bytes = beyond_socket_buffers + beyond_socket_buffers / 2;
   Streams s(limits);
   Wire first(s.port()), second(s.port());
   const auto a = s.opened(first), b = s.opened(second);
-  ASSERT_EQ(a->close(std::string(beyond_buffers, 'x')), Sent::yes);
-  EXPECT_EQ(b->close(std::string(beyond_buffers, 'x')), Sent::refused);
+  ASSERT_EQ(a->close(std::string(beyond_socket_buffers, 'x')), Sent::yes);
+  EXPECT_EQ(b->close(std::string(beyond_socket_buffers, 'x')), Sent::refused);
   EXPECT_EQ(b->send("it is open still"), Sent::yes);
   EXPECT_EQ(b->close("until now"), Sent::yes);
   EXPECT_TRUE(second.until("it is open still"));
   EXPECT_TRUE(second.until("until now"));
   while (first.more()) {
   }
-  EXPECT_GT(first.read.size(), beyond_buffers) << "all of it arrives";
+  EXPECT_GT(first.read.size(), beyond_socket_buffers) << "all of it arrives";
 }
 
 // Another client does not read: the pictures are not sent, and that is told.
@@ -183,7 +180,7 @@ TEST(event_streams, pictures_that_do_not_fit__are_an_error_event) {
   stuck.send(http_request("GET", "/ebb/v1/events"));
   ASSERT_TRUE(stuck.until("event: state"));
   for (int i = 0; i < 20; ++i) {  // until the system takes no more of them
-    s.service().queue().tell("model", {{"name", std::string(beyond_buffers / 16, 'x')}});
+    s.service().queue().tell("model", {{"name", std::string(beyond_socket_buffers / 16, 'x')}});
     std::this_thread::sleep_for(milliseconds(20));
   }
   asks.send(http_request("POST", "/v1/images/generations",

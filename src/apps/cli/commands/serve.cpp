@@ -160,11 +160,10 @@ std::vector<server::CatalogueFolder> folders_of(const Options& o) {
 // What no job could run on is said at once, but no GPU is opened here.
 void check_device(const Options& o) {
   const std::string device = small_letters(o.common.device);
-  const bool may_be_gpu = device == "auto" || device.starts_with("cuda");
+  if (o.engine != "models" || (device.starts_with("cuda") && count_devices("cuda") > 0)) return;
   CommonOptions checked = o.common;
   if (device == "auto") checked.device = "cpu";  // for the number of threads
-  if (o.engine == "models" && (device == "auto" || !may_be_gpu || count_devices("cuda") == 0))
-    open_device(checked);
+  open_device(checked);
 }
 
 // Names and addresses that could never be those of a request.

@@ -32,11 +32,9 @@ struct Params {
   int count, column_tiles;  // column_tiles: of `threads` columns
   // By place in the sorted order: the token, its row (-1: none).
   int *token, *row;
-  float*
-      partial;  // [chunk, 2, width]: of the row that the chunk begins, and ends, in the middle of
+  float* partial;  // [chunk, 2, width]: of a row that began before, and of one that goes on
   Fault* fault;
 
-  __device__ int chunks() const { return (count + chunk - 1) / chunk; }
   // Whether the place begins another row than the one before it.
   __device__ bool begins(int place) const {
     return place == 0 || place >= count || row[place] != row[place - 1];
