@@ -14,6 +14,11 @@ std::string_view name_of(JobStatus status) {
   return names[static_cast<size_t>(status)];
 }
 
+double steady_time() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
 double unix_time() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();

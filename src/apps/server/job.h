@@ -93,6 +93,7 @@ struct Job {
   std::string file;  // the stem of its files
   JobSpec spec;
   double created = 0;       // Unix time
+  int64_t order = 0;        // among those that are kept: the next process takes them so
   int64_t done_before = 0;  // pictures of an earlier process
   bool of_before = false;   // that process may have stored more than these
   mutable std::atomic<bool> cancel = false, skip = false;
@@ -111,5 +112,7 @@ struct JobView {
 };
 
 double unix_time();
+// Of intervals: seconds by a clock that nobody sets.
+double steady_time();
 
 }  // namespace ebb::server

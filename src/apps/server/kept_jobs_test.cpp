@@ -69,6 +69,47 @@ TEST(kept_jobs, settings_that_no_request_may_have__leave_the_file_and_say_which)
   }
 }
 
+TEST(kept_jobs, moved_ones__keep_their_place_and_those_that_ended_leave_no_file) {
+  Folder folder;
+  const std::string jobs = folder / "jobs";
+  const auto submit = [](server::Queue& q, const std::string& id) {
+    server::JobSpec spec;
+    spec.id = id, spec.flags.prompt = id, spec.flags.size = "64x64";
+    q.submit(std::move(spec));
+  };
+  {
+    server::Queue q({}, jobs);
+    for (const char* id : {"a", "b", "c", "d"}) submit(q, id);
+    EXPECT_TRUE(q.move("d", 0));
+    EXPECT_TRUE(q.move("a", 99));
+    EXPECT_FALSE(q.move("e", 0));
+    EXPECT_TRUE(q.cancel("b"));
+    q.close(false);
+  }
+  server::Queue next({}, jobs);
+  EXPECT_EQ(next.waiting(), (std::vector<std::string>{"d", "c", "a"}));
+  submit(next, "e");
+  EXPECT_TRUE(next.move("e", 1));
+  EXPECT_EQ(server::Queue({}, jobs).waiting(), (std::vector<std::string>{"d", "e", "c", "a"}));
+}
+
+// The clock may have been set between them.
+TEST(kept_jobs, order__is_that_of_their_numbers_then_of_their_times) {
+  Folder folder;
+  const std::vector<std::pair<int64_t, double>> all = {
+      {3, 100}, {1, 300}, {2, 200}, {0, 60}, {0, 50}};
+  for (const auto& [order, created] : all) {
+    server::Job job;
+    job.id = job.file = str("job", order, '-', created);
+    job.order = order, job.created = created;
+    job.spec.flags.prompt = "fox", job.spec.flags.size = "64x64";
+    server::write_job(folder.path(), job, 0);
+  }
+  std::vector<double> times;
+  for (const auto& job : server::read_jobs(folder.path(), {})) times.push_back(job->created);
+  EXPECT_EQ(times, (std::vector<double>{50, 60, 300, 200, 100}));
+}
+
 TEST(kept_jobs, times_out_of_range__leave_the_file) {
   for (const json& created : {json(1e308), json(-1), json("now"), json()}) {
     Folder folder;

@@ -87,26 +87,6 @@ void Queue::check(const State& s) const {
     throw HttpFault(409, "id_in_use", str("a job with the id '", s.job->id, "' is not finished"));
 }
 
-// Clients take turns: a job has the turn behind the last one of its client, of a job that waits or
-// has begun, but none that is over.
-void Queue::insert(const std::shared_ptr<State>& s) {
-  const std::string& client = s->job->spec.client;
-  const auto before = turns_.find(client);
-  int64_t last = before == turns_.end() ? 0 : before->second;
-  auto own = waiting_.begin();  // behind its client's last one
-  for (auto i = waiting_.begin(); i != waiting_.end(); ++i)
-    if ((*i)->job->spec.client == client) last = std::max(last, (*i)->turn), own = std::next(i);
-  s->turn = std::max(last + 1, turn_);
-  waiting_.insert(
-      std::find_if(own, waiting_.end(), [&](const auto& w) { return w->turn > s->turn; }), s);
-  number_waiting();
-}
-
-void Queue::number_waiting() {
-  int64_t i = 0;
-  for (const auto& s : waiting_) s->view.position = i++;
-}
-
 std::shared_ptr<const Job> Queue::submit(JobSpec spec) {
   const auto s = std::make_shared<State>();
   s->job = std::make_shared<Job>();
@@ -121,6 +101,7 @@ std::shared_ptr<const Job> Queue::submit(JobSpec spec) {
     const std::lock_guard lock(mutex_);
     forget_old();
     check(*s);
+    s->job->order = ++last_order_;
   }
   keep_new(*s->job);
   try {
@@ -225,20 +206,6 @@ bool Queue::skip(std::string_view id) {
   return running_->job->skip = true;
 }
 
-bool Queue::move(std::string_view id, size_t position) {
-  const std::lock_guard lock(mutex_);
-  const auto at = std::ranges::find_if(waiting_, [&](const auto& s) { return s->job->id == id; });
-  if (at == waiting_.end()) return false;
-  const auto s = *at;
-  waiting_.erase(at);
-  waiting_.insert(
-      std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(std::min(position, waiting_.size()))),
-      s);
-  number_waiting();
-  tell_order();
-  return true;
-}
-
 void Queue::when_finished(const Job& job, std::function<void(const JobView&)> call) {
   std::optional<JobView> done;
   {
@@ -323,7 +290,7 @@ void Queue::progress(const Job& job, const JobProgress& p) {
   if (!s || is_finished(s->view.status)) return;
   const bool other = p.image != s->view.progress.image || p.step != s->view.progress.step;
   s->view.progress = p;
-  const double now = unix_time();
+  const double now = steady_time();
   if (!other || now - s->told < step_interval) return;
   s->told = now;
   events_.add("step",
@@ -414,6 +381,7 @@ void Queue::end(State& s, JobStatus status, JobError error) {
   s.view.status = status;
   s.view.error = std::move(error);
   s.view.completed = unix_time();
+  s.ended = steady_time();
   s.view.position = -1;
   s.ends.reset();
   if (waited) {
@@ -421,7 +389,7 @@ void Queue::end(State& s, JobStatus status, JobError error) {
     number_waiting();
   }
   finished_.push_back(s.job->id);
-  if (!s.job->spec.keeps || !keeps_all_ || s.unwanted || status != JobStatus::cancelled)
+  if (!stays_kept(s))
     calls_.push_back([this, job = s.job] { unkeep(*job); });  // a disk may take its time
   publish_job(status == JobStatus::completed ? "done"
               : status == JobStatus::failed  ? "failed"
@@ -433,11 +401,11 @@ void Queue::end(State& s, JobStatus status, JobError error) {
 }
 
 void Queue::forget_old() {
-  const double now = unix_time();
+  const double now = steady_time();
   while (!finished_.empty()) {
     const auto at = jobs_.find(finished_.front());
     if (at != jobs_.end() && finished_.size() <= limits_.known &&
-        now - at->second->view.completed < limits_.known_seconds)
+        now - at->second->ended < limits_.known_seconds)
       return;
     if (at != jobs_.end()) {
       if (forgets_) forgets_(at->second->view);
@@ -483,6 +451,7 @@ void Queue::read_kept(const std::function<void(const std::string&)>& says) {
     s->view.progress.images = job->spec.images();
     jobs_[job->id] = s;
     waiting_.push_back(s);
+    last_order_ = std::max(last_order_, job->order);
   }
   number_waiting();
 }

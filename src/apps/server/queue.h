@@ -50,8 +50,8 @@ class Queue {
   bool cancel(std::string_view id);
   bool cancel(const Job& job);  // whoever else has its id by now
   void cancel_all();
-  bool skip(std::string_view id);  // of the one that runs
-  bool move(std::string_view id, size_t position);
+  bool skip(std::string_view id);                   // of the one that runs
+  bool move(std::string_view id, size_t position);  // queue_order.cpp
   // `call` gets the job once it is finished, on the thread that ends it, behind those that were
   // given before; at once, on this thread, where it is. No lock of the queue is held: it may call
   // back, but must be quick, as cancel() and others wait for it. Throws HttpFault for a job that is
@@ -108,7 +108,8 @@ class Queue {
     std::optional<JobStatus> ends;   // once nothing is being encoded
     JobError error;
     bool unwanted = false;  // somebody cancelled it
-    double told = 0;        // when a step was
+    double told = -1e9;     // when a step was
+    double ended = 0;
     int64_t turn = 0;
     std::vector<std::function<void(const JobView&)>> calls;  // of when_finished()
   };
@@ -123,6 +124,9 @@ class Queue {
   void add_image(const Job& job, JobImage image);
   void insert(const std::shared_ptr<State>& s);
   void number_waiting();
+  std::vector<std::shared_ptr<State>> reordered();
+  void keep_order(const State& s);
+  bool stays_kept(const State& s) const;
   void tell_order();
   void begin(State& s);
   void leave(const Job& job);  // which runs no more
@@ -144,6 +148,7 @@ class Queue {
   std::condition_variable wake_;
   std::map<std::string, std::shared_ptr<State>, std::less<>> jobs_;
   std::list<std::shared_ptr<State>> waiting_;
+  int64_t last_order_ = 0;
   std::shared_ptr<State> running_;
   std::vector<std::shared_ptr<State>> joined_;         // that run with it
   int64_t turn_ = 0;                                   // the lowest of those that waited last

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <utility>
 
 #include "apps/cli/settings_file.h"
 #include "apps/server/fault.h"
@@ -16,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view subject = "serve: job";
+constexpr int64_t most_orders = int64_t{1} << 53;
 
 std::string path_of(const std::string& folder, const Job& job, const std::string& ending) {
   return (fs::path(folder) / (job.file + ending)).string();
@@ -72,6 +74,7 @@ std::shared_ptr<Job> read_job(const fs::path& path) {
   job->file = path.stem().string();
   job->created = time_of(j);
   job->done_before = whole(j, "done", 0, most_images);
+  if (j.contains("order")) job->order = whole(j, "order", 0, most_orders);
   job->of_before = true;
   s.kind = j.at("kind") == "upscale" ? JobKind::upscale : JobKind::generate;
   s.client = j.at("client").get<std::string>();
@@ -117,6 +120,7 @@ void write_job(const std::string& folder, const Job& job, int64_t done) {
   for (const JobInput& i : s.inputs) inputs.push_back(i.field);
   const Json j = {{"id", job.id},
                   {"created", job.created},
+                  {"order", job.order},
                   {"done", done},
                   {"kind", s.kind == JobKind::upscale ? "upscale" : "generate"},
                   {"client", s.client},
@@ -164,7 +168,7 @@ std::vector<std::shared_ptr<Job>> read_jobs(const std::string& folder,
     if (const std::string stem = entry.path().filename().string();
         entry.path().extension() == ".png" && !known.contains(stem.substr(0, stem.find('.'))))
       fs::remove(entry.path(), ignored);
-  std::ranges::sort(out, {}, [](const auto& job) { return job->created; });
+  std::ranges::sort(out, {}, [](const auto& job) { return std::pair(job->order, job->created); });
   return out;
 }
 

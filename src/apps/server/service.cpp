@@ -72,7 +72,7 @@ Service::Service(ServiceOptions options, const MakeEngine& engine)
       options_.out.empty() ? "" : (std::filesystem::path(options_.out) / ".jobs").string();
   queue_ = std::make_unique<Queue>(options_.queue, jobs, [this](const std::string& s) { say(s); });
   queue_->when_forgotten([this](const JobView& v) {
-    finished_.add(v.job->id, unix_time());
+    finished_.add(v.job->id, steady_time());
     if (v.job->spec.keeps || v.job->spec.gives_urls) return;
     for (const JobImage& i : v.images) store_.remove(i.id);
   });
@@ -314,7 +314,7 @@ void Service::forget_in_time(const std::stop_token& stop) {
 
 void Service::look() {
   const std::lock_guard lock(mutex_);
-  looked_ = unix_time();
+  looked_ = steady_time();
 }
 
 bool Service::is_looked_at() const {
@@ -322,7 +322,7 @@ bool Service::is_looked_at() const {
   if (enabled.is_boolean() && !enabled.get<bool>()) return false;
   if (queue_->subscribers() > 0) return true;
   const std::lock_guard lock(mutex_);
-  return unix_time() - looked_ < looking_seconds;
+  return steady_time() - looked_ < looking_seconds;
 }
 
 std::optional<Service::PreviewPicture> Service::preview(std::string_view job) const {

@@ -118,6 +118,7 @@ class Service {
   std::string last_error() const;              // of the job that ended last; "": none
   std::string device_fault() const;  // why no job can run in this process any more; "": they can
   void unload();                     // now, or behind the job that runs
+  void say(const std::string& line) const;  // on standard error
 
  private:
   Admission admit(const Request& r);
@@ -138,7 +139,6 @@ class Service {
   // Batches: service_batch.cpp.
   std::vector<std::shared_ptr<Job>> joined_to(const std::shared_ptr<Job>& job);
   void run_batch(const std::vector<std::shared_ptr<Job>>& jobs);
-  void say(const std::string& line) const;
   void say_refused(const std::string& method, const std::string& path, int status) const;
 
   ServiceOptions options_;

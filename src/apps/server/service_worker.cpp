@@ -66,11 +66,11 @@ class Running final : public JobEvents {
     return !job_->cancel && !job_->skip;
   }
   bool wants_preview() override {
-    const double now = unix_time();
+    const double now = steady_time();
     return service_.is_looked_at() && now - previewed_ >= preview_interval;
   }
   void preview(const Tensor& pixels) override {
-    previewed_ = unix_time();
+    previewed_ = steady_time();
     preview_number_ = service_.set_preview(job_->id, pixels);
   }
   void picture(MadePicture p) override {
@@ -88,7 +88,7 @@ class Running final : public JobEvents {
         if (image.id.empty())
           image.id =
               s.store().add(std::move(bytes), {spec.format, p.seed, spec.keeps, tag}, &fault);
-        if (!fault.empty()) s.queue().warn(job, fault);
+        if (!fault.empty()) s.queue().warn(job, fault), s.say(fault);
         encoding->image = std::move(image);
       } catch (const std::exception& e) {
         s.queue().warn(job, e.what());
@@ -106,7 +106,7 @@ class Running final : public JobEvents {
   Service& service_;
   std::shared_ptr<Job> job_;
   int64_t preview_number_ = 0;
-  double previewed_ = 0;
+  double previewed_ = -1e9;
 };
 
 }  // namespace

@@ -146,7 +146,7 @@ std::string Store::add(std::vector<uint8_t> bytes, const NewPicture& picture, st
   insert(p);
   if (p.kept) return p.id;
   memory_bytes_ += bytes.size();
-  memory_[p.id] = {std::string(bytes.begin(), bytes.end()), unix_time() + limits_.seconds,
+  memory_[p.id] = {std::string(bytes.begin(), bytes.end()), steady_time() + limits_.seconds,
                    memory_order_.insert(memory_order_.end(), p.id)};
   forget_old();
   return p.id;
@@ -165,7 +165,7 @@ void Store::forget() {
 
 // The newest one stays, however large.
 void Store::forget_old() {
-  const double now = unix_time();
+  const double now = steady_time();
   while (!memory_order_.empty()) {
     const bool is_old = memory_.find(memory_order_.front())->second.until <= now;
     if (!is_old && (memory_bytes_ <= limits_.bytes || memory_order_.size() == 1)) return;

@@ -157,12 +157,12 @@ void TrainingRuns::find_runs_in(const std::string& root, const std::string& path
 }
 
 void TrainingRuns::find_runs() {
-  if (unix_time() - searched_ < search_every) return;
+  if (steady_time() - searched_ < search_every) return;
   found_.clear();
   int folders = most_folders;
   for (const std::string& root : roots_) find_runs_in(root, "", most_levels, folders);
   std::erase_if(runs_, [&](const auto& one) { return !std::ranges::count(found_, one.first); });
-  searched_ = unix_time();
+  searched_ = steady_time();
 }
 
 void TrainingRuns::look(Run& run, int64_t& budget) {
@@ -172,8 +172,8 @@ void TrainingRuns::look(Run& run, int64_t& budget) {
   const bool is_locked = folder && !try_lock(folder.number(), LockFor::reading);
   run.is_locked_before |= is_locked;
   // Where the file system has no locks, whoever adds lines is running.
-  if (before > 0 && run.log.size() > before && !run.is_locked_before) run.grew = unix_time();
-  run.running = is_locked || (!run.is_locked_before && unix_time() - run.grew < heartbeat);
+  if (before > 0 && run.log.size() > before && !run.is_locked_before) run.grew = steady_time();
+  run.running = is_locked || (!run.is_locked_before && steady_time() - run.grew < heartbeat);
   run.settings = read_object(folder, "config.json");
   run.began = changed(open_file_beneath(folder, "run.json"));
 }

@@ -26,7 +26,7 @@ double share_of(const JobView& v) { return std::min(0.01 + v.progress.share, 1.0
 // In seconds; by the time that was spent where the engine does not know it.
 double left_of(const JobView& v) {
   if (v.progress.seconds_left >= 0) return v.progress.seconds_left;
-  const double spent = unix_time() - v.started;
+  const double spent = std::max(0.0, unix_time() - v.started);
   return spent / share_of(v) - spent;
 }
 
@@ -95,7 +95,7 @@ void internal_progress(const Call& c, JsonReader& r) {
   Json out = null_task();
   const auto v = s.queue().find(id);
   if (!v) {
-    out["completed"] = s.finished().knows(id, unix_time());
+    out["completed"] = s.finished().knows(id, steady_time());
     return c.reply(out);
   }
   out["completed"] = is_finished(v->status);

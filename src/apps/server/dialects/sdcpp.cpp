@@ -129,7 +129,7 @@ Json job_text(Service& s, const JobView& v) {
 
 JobView job_of(const Call& c) {
   const auto v = c.service.queue().find(c.parts.at(0));
-  if (!v && c.service.finished().knows(c.parts.at(0), unix_time()))
+  if (!v && c.service.finished().knows(c.parts.at(0), steady_time()))
     throw HttpFault(410, "expired", "the job's result is no longer kept");
   if (!v) throw HttpFault(404, "not_found", "job not found");
   return *v;
