@@ -4,6 +4,7 @@
 
 #include "support/files.h"
 #include "support/golden_file.h"
+#include "support/hostile.h"
 #include "text/emphasis.h"
 #include "text/prompt_schedule.h"
 
@@ -127,10 +128,9 @@ TEST(PromptSchedule, lone_brackets__are_text_and_what_encloses_them) {
 }
 
 TEST(PromptSchedule, hostile_prompts__end_soon) {
-  const size_t n = 1 << 20;
   const auto repeated = [&](std::string_view piece) {
     std::string out;
-    while (out.size() < n) out += piece;
+    while (out.size() < testing::hostile_size) out += piece;
     return out;
   };
   EXPECT_EQ(schedule_prompt(repeated("["), {20}).size(), 1u);
@@ -207,7 +207,7 @@ TEST(Emphasis, hostile_prompts__are_errors_or_results) {
   std::string breaks;
   for (int i = 0; i < 150'000; ++i) breaks += " BREAK";
   EXPECT_EQ(a1111_emphasis(breaks, w).size(), 300'001u);
-  EXPECT_EQ(comfyui_emphasis(std::string(1 << 20, ')')).size(), 1u);
+  EXPECT_EQ(comfyui_emphasis(std::string(testing::hostile_size, ')')).size(), 1u);
 }
 
 }  // namespace
