@@ -4,8 +4,8 @@
 #include "backend/cuda/device/launch.h"
 #include "backend/cuda/gemm/general/common.cuh"
 #include "backend/cuda/gemm/sm90/problem.h"
-#include "base/round_up.h"
 #include "backend/cuda/kit/elements.cuh"
+#include "base/round_up.h"
 #include "ir/roofline.h"
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/op.h"
@@ -126,7 +126,7 @@ struct Use {
 }  // namespace
 
 std::vector<Kernel> conv2d_col2im() {
-  return {few_channels_kernel<Use>("conv2d_col2im", roofline<75, 85>)};
+  return {few_channels_kernel<Use>("conv2d", "conv2d_col2im", roofline<75, 85>)};
 }
 
 }  // namespace ebb::ops::cuda

@@ -1,5 +1,5 @@
-// conv2d with few channels in or out, as a GEMM on sm_90a and a pass that moves its operands or
-// results.
+// conv2d and its weight gradient with few channels in or out, as a GEMM on sm_90a and a pass that
+// moves its operands or results.
 #pragma once
 
 #include <string_view>
@@ -14,14 +14,19 @@ namespace ebb::ops::cuda {
 std::vector<Kernel> conv2d_im2col();  // few channels in
 std::vector<Kernel> conv2d_col2im();  // few channels out
 
-// `Use` tells of a use of conv2d, in static functions:
+// TMA reads vectors of 8 channels. Windows of more elements are no longer few.
+constexpr bool has_few_channels(int64_t channels) { return channels % 8 != 0; }
+constexpr int64_t longest_window = 128;
+
+// `Use` tells of a use of `op`, in static functions:
 //   bool supports(s)             what gemm::supports() cannot see from the problem
 //   Problem problem(s)           the GEMM, of matmul's forms
 //   Program program(s, Prepared, device)   of that GEMM
 template <class Use>
-Kernel few_channels_kernel(std::string_view name, double (*cost)(const Signature&, const Device&)) {
+Kernel few_channels_kernel(std::string_view op, std::string_view name,
+                           double (*cost)(const Signature&, const Device&)) {
   namespace gemm = ebb::cuda::gemm;
-  return {.op = "conv2d",
+  return {.op = op,
           .name = name,
           .supports =
               +[](const Signature& s, const Device& d) {

@@ -54,4 +54,18 @@ ConvGeometry conv_geometry(const Signature& s, const Shape& x, const Shape& w,
   return g;
 }
 
+ConvGeometry rotated(const ConvGeometry& g) {
+  return {.n = g.n,
+          .h = g.out_h(),
+          .w = g.out_w(),
+          .c = g.o,
+          .o = g.c,
+          .kh = g.kh,
+          .kw = g.kw,
+          .top = g.kh - 1 - g.top,
+          .left = g.kw - 1 - g.left,
+          .bottom = g.h - g.out_h() + g.top,
+          .right = g.w - g.out_w() + g.left};
+}
+
 }  // namespace ebb::ops

@@ -24,6 +24,9 @@ struct ConvGeometry {
   double flops() const;  // two for each multiply-add, padding included
 };
 
+// Of stride 1: the convolution of y whose result is x, under the filter rotated by 180 degrees.
+ConvGeometry rotated(const ConvGeometry& g);
+
 // What the three ops have as attributes.
 struct ConvPlacement {
   int64_t stride = 1;

@@ -69,6 +69,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 std::vector<Kernel> conv2d_dw() {
   std::vector<Kernel> all = conv2d_dw_sm90();
+  for (Kernel& k : conv2d_dw_few_channels()) all.push_back(std::move(k));
   all.push_back({.op = "conv2d_dw",
                  .name = "conv2d_dw_general",
                  .supports = supports,

@@ -9,8 +9,8 @@
 namespace ebb::ops::cuda {
 namespace {
 
-using ebb::ceil_div, ebb::cuda::DxTaps, ebb::cuda::DxWindows, ebb::FastDiv,
-    ebb::cuda::GemmTask, ebb::cuda::K;
+using ebb::ceil_div, ebb::cuda::DxTaps, ebb::cuda::DxWindows, ebb::FastDiv, ebb::cuda::GemmTask,
+    ebb::cuda::K;
 
 using Product = ebb::cuda::Gemm<DxWindows, K::inner, DxTaps, K::outer>;
 
@@ -97,6 +97,7 @@ Program prepare(const Signature& s, const Tune& tune, Device& d) {
 
 std::vector<Kernel> conv2d_dx() {
   std::vector<Kernel> all = conv2d_dx_sm90();
+  for (Kernel& k : conv2d_dx_few_channels()) all.push_back(std::move(k));
   all.push_back({.op = "conv2d_dx",
                  .name = "conv2d_dx_general",
                  .supports = supports,

@@ -8,6 +8,7 @@
 namespace ebb::ops::cuda {
 
 std::vector<Kernel> conv2d_dx_sm90();
+std::vector<Kernel> conv2d_dx_few_channels();
 
 // The kernels by their tiles. type: bf16 or f16.
 ebb::cuda::gemm::Kernels conv2d_dx_sm90_kernels(DType type);
