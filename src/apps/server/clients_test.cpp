@@ -348,9 +348,7 @@ TEST_F(Clients, openai__generations_edits_models_and_faults) {
                                                            {"size", "64x64"},
                                                            {"response_format", "url"},
                                                            {"output_format", "webp"}});
-  const std::string at = url.json()["data"][0]["url"], own = "http://127.0.0.1";
-  ASSERT_EQ(at.substr(0, own.size()), own);
-  const auto file = server_.get(at.substr(own.size()));
+  const auto file = server_.get(url.json()["data"][0]["url"].get<std::string>());
   EXPECT_EQ(file.header("content-type"), "image/webp");
   const auto unknown = server_.post("/v1/images/generations", {{"prompt", "x"}, {"model", "y"}});
   EXPECT_EQ(unknown.status, 404);

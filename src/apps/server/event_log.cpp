@@ -1,9 +1,8 @@
 #include "apps/server/event_log.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
-
-#include "apps/server/line_log.h"
 
 namespace ebb::server {
 
@@ -33,7 +32,7 @@ void EventLog::add(const std::string& name, const Json& data,
     try {
       s.call(*event, data);
     } catch (const std::exception& e) {
-      log_line("serve: an event was not told: ", e.what());
+      std::fprintf(stderr, "serve: an event was not told: %s\n", e.what());
     }
   }
 }

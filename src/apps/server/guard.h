@@ -42,8 +42,6 @@ class Guard {
   Headers cors(const Request& r) const;
   // The answer to OPTIONS, as to a preflight request: 204, or 403.
   Reply preflight(const Request& r) const;
-  // Of the server's own page, as whoever asks sees it: "http://HOST:PORT".
-  std::string own_origin(const Request& r) const;
   // Whether `type`, "application/json; charset=utf-8", is one of `accepts`.
   static bool accepted(std::string_view type, std::string_view accepts);
 
@@ -56,6 +54,7 @@ class Guard {
   bool may_ask(const Request& r) const;
   std::string_view of_proxy(const Request& r, std::string_view name) const;
   std::string_view asked_host(const Request& r) const;
+  std::string own_origin(const Request& r) const;
   bool has_key(std::string_view authorization) const;
 
   GuardOptions options_;

@@ -31,9 +31,6 @@
 namespace ebb::server {
 namespace {
 
-constexpr std::string_view no_model =
-    "serve: the request names no model, and the catalogue has none; --models FOLDER gives it some";
-
 namespace fs = std::filesystem;
 
 // What a loaded checkpoint depends on.
@@ -118,7 +115,7 @@ class PipelineEngine final : public Engine {
   JobMemory plan(const Job& job) override {
     if (!context_) context_ = cli::open_device(device_);
     const cli::GenerateFlags o = settled(job);
-    require(!o.model.empty(), no_model);
+    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
     const bool is_loaded = pipeline_ && key_of(o) == key_;
     std::unique_ptr<TextToImage> other;
     if (!is_loaded) other = pipeline_of(o, cli::parts_of(o));
@@ -235,7 +232,7 @@ class PipelineEngine final : public Engine {
   // Loads its model. One that cannot be asked for leaves the one that is loaded.
   Ready loaded(const Job& job, JobEvents& events) {
     const cli::GenerateFlags o = settled(job);
-    require(!o.model.empty(), no_model);
+    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
     Ready out;
     if (pipeline_ && key_of(o) == key_) {
       out = ready(job, o);

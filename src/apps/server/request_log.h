@@ -2,13 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "apps/server/http.h"
-#include "apps/server/line_log.h"
 #include "base/error.h"
 #include "base/names.h"
 
@@ -42,7 +41,7 @@ class Logged final : public Exchange {
     const std::chrono::duration<double, std::milli> spent =
         std::chrono::steady_clock::now() - start_;
     const std::string job = job_->empty() ? "" : " job " + printable(job_->substr(0, 200));
-    log_line(str(what_, ' ', status, ' ', std::lround(spent.count()), " ms", job));
+    std::fprintf(stderr, "%s %d %.0f ms%s\n", what_.c_str(), status, spent.count(), job.c_str());
   }
   std::shared_ptr<Exchange> to_;
   std::string what_;

@@ -86,7 +86,6 @@ class Service {
     return *static_cast<T*>(held.get());
   }
   const std::vector<Route>& routes() const { return routes_; }
-  const Guard& guard() const { return guard_; }
   // What the handler throws becomes an answer, as of the call's route.
   void answer_later(const Call& call, const Handler& handler) const;
   // Likewise, on a codec thread, once the folders of models are read as they are now; 503 where

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "apps/server/fault.h"
-#include "apps/server/line_log.h"
 #include "apps/server/service.h"
 #include "apps/server/several_inits.h"
 #include "base/hash.h"
@@ -45,7 +44,7 @@ struct Encoding {
     try {
       queue.encoded(*job, std::move(image));
     } catch (const std::exception& e) {
-      log_line("serve: a picture was not told: ", e.what());
+      std::fprintf(stderr, "serve: a picture was not told: %s\n", e.what());
     }
   }
   Encoding(const Encoding&) = delete;

@@ -77,21 +77,11 @@ Store::Store(std::string folder, MemoryLimits limits)
   directory_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   require(directory_.number() >= 0, "serve: --out cannot be opened (", std::strerror(errno), ")  ",
           folder_);
-  check_takes_files();
+  if (::access(folder_.c_str(), W_OK | X_OK) != 0)
+    fail("serve: --out cannot be written (", std::strerror(errno), ")  ", folder_);
   require(try_lock(directory_.number(), LockFor::writing),
           "serve: another process writes into --out; name another folder  ", folder_);
   read_folder();
-}
-
-// By a file, as folders of the system's own (/proc) say of themselves that they take some. Room may
-// come later.
-void Store::check_takes_files() const {
-  const std::string name = new_id(0, "") + std::string(unfinished);
-  const Descriptor file(
-      ::openat(directory_.number(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (file.number() < 0 && errno != ENOSPC && errno != EDQUOT)
-    fail("serve: --out cannot be written (", std::strerror(errno), ")  ", folder_);
-  ::unlinkat(directory_.number(), name.c_str(), 0);
 }
 
 void Store::read_folder() {

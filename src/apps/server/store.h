@@ -74,7 +74,6 @@ class Store {
     double until = 0;
     std::list<std::string>::iterator place;  // in memory_order_
   };
-  void check_takes_files() const;
   void read_folder();
   void insert(const StoredPicture& p);
   void erase(const std::string& id);

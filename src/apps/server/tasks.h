@@ -2,14 +2,13 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdio>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
-
-#include "apps/server/line_log.h"
 
 namespace ebb::server {
 
@@ -47,7 +46,7 @@ class Tasks {
       try {
         task();
       } catch (const std::exception& e) {
-        log_line("serve: a task failed: ", e.what());
+        std::fprintf(stderr, "serve: a task failed: %s\n", e.what());
       }
     }
   }

@@ -1,7 +1,7 @@
 #include "apps/server/timed_tasks.h"
-#include "apps/server/line_log.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 
 namespace ebb::server {
@@ -11,7 +11,7 @@ void call(const std::function<void()>& what) {
   try {
     what();
   } catch (const std::exception& e) {
-    log_line("serve: a task failed: ", e.what());
+    std::fprintf(stderr, "serve: a task failed: %s\n", e.what());
   }
 }
 

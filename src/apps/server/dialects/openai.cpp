@@ -30,8 +30,7 @@ Reply render_openai(const HttpFault& f, const Request& r) {
 // How the answer is to be.
 struct Wanted {
   std::string format = "png", size, quality, background, event = "image_generation";
-  std::string origin;  // of urls; "": pictures as base64
-  bool stream = false;
+  bool url = false, stream = false;
   int64_t partials = 0;
 };
 
@@ -110,8 +109,8 @@ Wanted read_common(const Call& c, SettingsBuilder& to, JsonReader& r) {
   const std::string response = r.text("response_format").value_or("b64_json");
   if (response != "url" && response != "b64_json")
     fail_field("response_format", "must be url or b64_json");
-  if (response == "url") out.origin = c.service.guard().own_origin(*c.request);
-  to.spec().gives_urls = !out.origin.empty();
+  out.url = response == "url";
+  to.spec().gives_urls = out.url;
   out.background = r.text("background").value_or("");
   if (out.background == "transparent")
     throw HttpFault(400, "invalid_value", "background: pictures are not transparent", "background");
@@ -153,9 +152,8 @@ void check_end(const JobView& v) {
 Reply whole_answer(Service& s, const JobView& v, const Wanted& w) {
   check_end(v);
   Json data = Json::array();
-  if (!w.origin.empty())
-    for (const JobImage& i : v.images)
-      data.push_back({{"url", str(w.origin, "/ebb/v1/images/", i.id)}});
+  if (w.url)
+    for (const JobImage& i : v.images) data.push_back({{"url", "/ebb/v1/images/" + i.id}});
   else
     for (const std::string& bytes : files_of_pictures(s.store(), v))
       data.push_back({{"b64_json", base64(bytes)}});
