@@ -118,7 +118,7 @@ class Service {
   std::string last_error() const;              // of the job that ended last; "": none
   std::string device_fault() const;  // why no job can run in this process any more; "": they can
   void unload();                     // now, or behind the job that runs
-  void say(const std::string& line) const;  // on standard error
+  void say(const std::string& line) const;  // to the log
 
  private:
   Admission admit(const Request& r);

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "apps/server/fault.h"
+#include "apps/server/log.h"
 #include "apps/server/service.h"
 #include "apps/server/several_inits.h"
 #include "base/hash.h"
@@ -44,7 +45,7 @@ struct Encoding {
     try {
       queue.encoded(*job, std::move(image));
     } catch (const std::exception& e) {
-      std::fprintf(stderr, "serve: a picture was not told: %s\n", e.what());
+      log_fault("a picture was not told", e);
     }
   }
   Encoding(const Encoding&) = delete;
