@@ -242,7 +242,7 @@ TEST(server_store, pictures_in_memory__go_with_their_job) {
                               .json()["data"][0]["url"];
   for (int i = 0; i < 4; ++i) made();
   EXPECT_EQ(s.get(first).status, 404);
-  EXPECT_EQ(s.get(url).status, 200);
+  EXPECT_EQ(s.get(path_of(url)).status, 200);
 }
 
 TEST_F(NativeServer, inspect__reads_what_a_picture_says) {

@@ -73,6 +73,7 @@ class Service {
   const FinishedTasks& finished() const { return finished_; }  // that the queue has forgotten
   TrainingRuns& training() { return training_; }
   const ServiceOptions& given() const { return options_; }
+  const Guard& guard() const { return guard_; }
   SettingsSource source();
   Tasks& codec() { return codec_; }
   TimedTasks& folders() { return folders_; }  // of On::folder
