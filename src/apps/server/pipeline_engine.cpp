@@ -33,6 +33,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+void check_names_model(const cli::GenerateFlags& o) {
+  if (o.model.empty())
+    throw HttpFault(503, "no_model",
+                    "serve: there is no model: the request names none, and the catalogue is empty; "
+                    "--models FOLDER names a folder of checkpoints");
+}
+
 // What a loaded checkpoint depends on.
 std::string key_of(const cli::GenerateFlags& o) {
   const auto& c = o.control;
@@ -115,7 +122,7 @@ class PipelineEngine final : public Engine {
   JobMemory plan(const Job& job) override {
     if (!context_) context_ = cli::open_device(device_);
     const cli::GenerateFlags o = settled(job);
-    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
+    check_names_model(o);
     const bool is_loaded = pipeline_ && key_of(o) == key_;
     std::unique_ptr<TextToImage> other;
     if (!is_loaded) other = pipeline_of(o, cli::parts_of(o));
@@ -232,7 +239,7 @@ class PipelineEngine final : public Engine {
   // Loads its model. One that cannot be asked for leaves the one that is loaded.
   Ready loaded(const Job& job, JobEvents& events) {
     const cli::GenerateFlags o = settled(job);
-    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
+    check_names_model(o);
     Ready out;
     if (pipeline_ && key_of(o) == key_) {
       out = ready(job, o);

@@ -145,4 +145,21 @@ TEST(server_openai, urls__are_those_that_the_client_reaches_the_server_by) {
   begins(url(with_key, "Authorization: Bearer 12345678\r\nHost:\r\n"), "");
 }
 
+TEST(server_models, none_there__503_that_names_the_flag) {
+  const Folder folder;
+  TestServer s(folder.path(), 1, {}, [](const server::Catalogue& c) {
+    cli::CommonOptions device;
+    device.device = "cpu", device.threads = 1;
+    return server::pipeline_engine(c, device, "auto");
+  });
+  for (const char* path : {"/sdapi/v1/txt2img", "/v1/images/generations"}) {
+    const auto a = s.post(path, {{"prompt", "x"}});
+    EXPECT_EQ(a.status, 503) << path;
+    EXPECT_NE(a.body.find("--models FOLDER"), std::string::npos) << a.body;
+  }
+  const json plan = s.post("/ebb/v1/plan", {{"size", "64x64"}}).json();
+  EXPECT_EQ(plan["bytes"], nullptr);
+  EXPECT_NE(plan["text"].get<std::string>().find("--models FOLDER"), std::string::npos);
+}
+
 }  // namespace ebb::testing
