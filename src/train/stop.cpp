@@ -1,5 +1,6 @@
 #include "train/stop.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,12 @@ std::array<char, 160> line = {};  // written before handlers are there
 size_t line_length = 0;
 bool tells_json = false;
 
+// A pipe may be full, as where its reader stalls: nothing waits for it.
+void write_line() {
+  pollfd room{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (::poll(&room, 1, 0) > 0) static_cast<void>(!::write(STDERR_FILENO, line.data(), line_length));
+}
+
 int64_t milliseconds() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -40,8 +47,7 @@ void on_signal(int signal) {
   int64_t first = 0;
   if (came_at.compare_exchange_strong(first, now)) {
     came = signal;
-    // Nothing can be done where nobody reads it.
-    static_cast<void>(!::write(STDERR_FILENO, line.data(), line_length));
+    write_line();
   } else if (now - first >= patience) {
     std::signal(signal, SIG_DFL);
     std::raise(signal);
@@ -51,7 +57,7 @@ void on_signal(int signal) {
 
 void end_now(int signal) {
   constexpr int stopped = 128;
-  static_cast<void>(!::write(STDERR_FILENO, line.data(), line_length));
+  write_line();
   if (tells_json) {
     constexpr std::string_view begin = R"({"interrupted":true,"signal":)", end = "}\n";
     std::array<char, begin.size() + end.size() + 4> text;

@@ -13,12 +13,15 @@ def test_killed_server_comes_back(page):
     page.generate("before")
     page.wait_for_pictures(1)
     page.server.kill()
+    for file in (pathlib.Path(page.server.folder.name) / "out").glob("*.png"):
+        file.unlink()
     page.wait("return document.querySelector('#banner').getClientRects().length",
               what="the banner", seconds=20)
     page.server.start()
     page.wait("return !document.querySelector('#banner').getClientRects().length",
               what="the connection", seconds=20)
     page.wait("return document.querySelector('#toasts').textContent.includes('Connected again')")
+    page.wait("return !document.querySelector('.thumb')", what="no picture any more")
     page.generate("behind")
     page.wait("return document.querySelector('#current-facts').textContent.startsWith('behind')")
 

@@ -1,5 +1,7 @@
 """The gallery: many pictures, keys, search, deleting."""
 
+import pathlib
+
 
 def fill(page, number):
     """Makes so many small pictures, 50 a job."""
@@ -139,13 +141,43 @@ def test_second_pass_is_the_same_picture_at_twice_the_size(page):
     assert body["seed"] == 41 and body["first_image"] == 1, body
 
 
+def remove_file(page, thumb):
+    """Behind the server's back."""
+    (pathlib.Path(page.server.folder.name) / "out" / f"{thumb.removeprefix('image-')}.png").unlink()
+
+
+def delete_elsewhere(page):
+    """The newest picture, as another tab does it."""
+    page.run("return fetch('/ebb/v1' + '/images/' + "
+             "document.querySelector('.thumb').id.replace('image-', ''), {method: 'DELETE'})")
+
+
+def test_picture_that_another_tab_deletes_goes(page):
+    page.open()
+    for number, name in enumerate(["first", "second", "third"], 1):
+        page.generate(name)
+        page.wait_for_pictures(number)
+        page.wait_until_idle()
+    delete_elsewhere(page)
+    page.wait("return document.querySelectorAll('.thumb').length === 2", what="one less")
+    page.wait("return document.querySelector('#current-open').ariaLabel === 'Open: second'",
+              what="the one before")
+    page.click(".thumb")
+    page.wait("return document.querySelector('#viewer').open")
+    delete_elsewhere(page)
+    page.wait("return document.querySelector('#view-prompt').textContent === 'first'",
+              what="the next one in the viewer")
+    delete_elsewhere(page)
+    page.wait("return !document.querySelector('#viewer').open", what="the end of the viewer")
+    page.wait("return document.querySelector('#gallery-empty').getClientRects().length")
+
+
 def test_fault_is_seen_in_front_of_the_viewer(page):
     page.open()
     page.generate("deleted elsewhere")
     page.wait_for_pictures(1)
     page.wait_until_idle()
-    page.run("return fetch('/ebb/v1' + '/images/' + "
-             "document.querySelector('.thumb').id.replace('image-', ''), {method: 'DELETE'})")
+    remove_file(page, page.run("return document.querySelector('.thumb').id"))
     page.click(".thumb")
     page.wait("return document.querySelector('dialog[open] #toasts .bad')?.checkVisibility()",
               what="the fault in front of the viewer")

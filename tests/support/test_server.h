@@ -27,6 +27,11 @@ class KeptEvents final : public server::JobEvents {
   const server::Job& job_;
 };
 
+// "http://localhost:1/a" -> "/a"
+inline std::string path_of(const std::string& url) {
+  return url.substr(url.find('/', url.find("//") + 2));
+}
+
 class TestServer {
  public:
   using Change = std::function<void(server::ServiceOptions&)>;

@@ -1,7 +1,6 @@
 #include "apps/cli/generate_request.h"
 
 #include "apps/cli/picture_output.h"
-#include "apps/cli/terminal.h"
 #include "base/choices.h"
 #include "pipeline/picture_dialect.h"
 
@@ -58,7 +57,6 @@ CheckpointParts parts_of(const GenerateFlags& o) {
                   .hires_upscaler = o.modes.upscaler_file(),
                   .image_encoder = o.control.image_encoder},
                  o.diffusion);
-  say_guesses(parts.denoiser);
   parts.denoiser = with_controls(std::move(parts.denoiser), o.control);
   if (!o.control.upscale.empty()) parts.upscaler = upscaler_of(o.control);
   return parts;

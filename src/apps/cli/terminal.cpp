@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/file_faults.h"
+#include "apps/cli/guesses.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
@@ -128,14 +129,7 @@ void say_drawn(const DrawableSeed& seed) {
 }
 
 void say_guesses(const LoadedModel& model) {
-  if (!model.missing.empty())
-    std::fprintf(stderr, "checkpoint: %s\n", missing_text(model.missing).c_str());
-  if (model.guessed.empty()) return;
-  std::fprintf(
-      stderr,
-      "model: no preset of %s is of these sizes, and tensors do not tell all; guessed: %s. "
-      "Pictures are wrong if it was trained with others\n",
-      model.model->name.c_str(), model.guessed.c_str());
+  for (const std::string& line : guesses_of(model)) std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 ProgressLine::ProgressLine(std::string what)

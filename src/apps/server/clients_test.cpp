@@ -348,7 +348,7 @@ TEST_F(Clients, openai__generations_edits_models_and_faults) {
                                                            {"size", "64x64"},
                                                            {"response_format", "url"},
                                                            {"output_format", "webp"}});
-  const auto file = server_.get(url.json()["data"][0]["url"].get<std::string>());
+  const auto file = server_.get(path_of(url.json()["data"][0]["url"]));
   EXPECT_EQ(file.header("content-type"), "image/webp");
   const auto unknown = server_.post("/v1/images/generations", {{"prompt", "x"}, {"model", "y"}});
   EXPECT_EQ(unknown.status, 404);

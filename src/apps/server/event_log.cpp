@@ -1,8 +1,9 @@
 #include "apps/server/event_log.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
+
+#include "apps/server/log.h"
 
 namespace ebb::server {
 
@@ -32,7 +33,7 @@ void EventLog::add(const std::string& name, const Json& data,
     try {
       s.call(*event, data);
     } catch (const std::exception& e) {
-      std::fprintf(stderr, "serve: an event was not told: %s\n", e.what());
+      log_fault("an event was not told", e);
     }
   }
 }

@@ -88,7 +88,6 @@ std::string_view Guard::asked_host(const Request& r) const {
   return forwarded.empty() ? r.header("host") : forwarded;
 }
 
-// Of the server's own page, as its browser sees it.
 std::string Guard::own_origin(const Request& r) const {
   return str(of_proxy(r, "x-forwarded-proto") == "https" ? "https" : "http", "://", asked_host(r));
 }

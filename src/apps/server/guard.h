@@ -42,6 +42,8 @@ class Guard {
   Headers cors(const Request& r) const;
   // The answer to OPTIONS, as to a preflight request: 204, or 403.
   Reply preflight(const Request& r) const;
+  // Of the server, as the client sees it: "https://host:port", of requests that were checked.
+  std::string own_origin(const Request& r) const;
   // Whether `type`, "application/json; charset=utf-8", is one of `accepts`.
   static bool accepted(std::string_view type, std::string_view accepts);
 
@@ -54,7 +56,6 @@ class Guard {
   bool may_ask(const Request& r) const;
   std::string_view of_proxy(const Request& r, std::string_view name) const;
   std::string_view asked_host(const Request& r) const;
-  std::string own_origin(const Request& r) const;
   bool has_key(std::string_view authorization) const;
 
   GuardOptions options_;

@@ -1,10 +1,10 @@
 // The one file that is compiled with Boost.
 #include "apps/server/http.h"
 
-#include <cstdio>
 #include <exception>
 
 #include "apps/server/http_answer.h"
+#include "apps/server/log.h"
 
 namespace ebb::server {
 
@@ -38,7 +38,7 @@ void HttpServer::State::accept(const std::shared_ptr<Listener>& from) {
     try {
       if (!self->is_full(socket)) connected(self, std::move(socket))->start();
     } catch (const std::exception& failed) {  // the next one may have more memory
-      std::fprintf(stderr, "serve: a connection failed: %s\n", failed.what());
+      log_fault("a connection failed", failed);
     }
     self->accept(from);
   });
@@ -145,7 +145,7 @@ void HttpServer::run() {
     try {
       state_->io.run();
     } catch (const std::exception& e) {  // of one connection, as where memory is short
-      std::fprintf(stderr, "serve: a connection failed: %s\n", e.what());
+      log_fault("a connection failed", e);
     }
   }
   state_->close_all();  // the peers of what is cut off are told at once

@@ -58,6 +58,36 @@ TEST(job_pictures, pictures_that_are_gone__are_told_by_their_number) {
   EXPECT_EQ(server::files_of_pictures(store, v), std::vector{std::string(60, '\0')});
 }
 
+// Whichever of them is encoded first, and though all are of one second.
+TEST(job_pictures, gallery__has_them_in_the_order_in_which_they_were_made) {
+  const Folder folder;
+  TestServer s(folder.path(), 0);
+  std::vector<std::string> made, listed;
+  for (const int seed : {50, 7}) {
+    const json job = {{"prompt", "x"}, {"size", "64x64"}, {"seed", seed}, {"n", 12}};
+    const json done = s.finished(s.post("/ebb/v1/jobs", job).json()["id"]);
+    for (const json& i : done["images"]) made.insert(made.begin(), i["id"]);
+  }
+  const json images = s.get("/ebb/v1/images?limit=100").json()["images"];
+  for (const json& i : images) listed.push_back(i["id"]);
+  EXPECT_EQ(made.size(), 24u);
+  EXPECT_EQ(listed, made);
+}
+
+TEST(job_pictures, one_that_is_deleted__is_told_to_all) {
+  const Folder folder;
+  TestServer s(folder.path(), 0);
+  const json done = s.finished(s.post("/ebb/v1/jobs", {{"prompt", "x"}, {"n", 2}}).json()["id"]);
+  const std::string since = s.get("/ebb/v1/state").json()["seq"].dump();
+  const std::string id = done["images"][0]["id"];
+  EXPECT_EQ(ask(s.port(), "DELETE", "/ebb/v1/images/" + id).status, 200);
+  EXPECT_EQ(ask(s.port(), "DELETE", "/ebb/v1/images/" + id).status, 404) << "which is not told";
+  const json events = s.get("/ebb/v1/state?since=" + since).json()["events"];
+  ASSERT_EQ(events.size(), 1u) << events.dump();
+  EXPECT_EQ(events[0]["event"], "deleted");
+  EXPECT_EQ(events[0]["data"], (json{{"ids", {id}}}));
+}
+
 // In each protocol whose pictures lie in memory.
 TEST(job_pictures, job_whose_pictures_would_not_fit__422_before_it_is_made) {
   const Folder folder;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "apps/server/fault.h"
+#include "apps/server/log.h"
 #include "apps/server/tasks.h"
 #include "io/safetensors.h"
 #include "support/test_server.h"
@@ -160,6 +161,7 @@ TEST(server_tasks, task_that_throws__is_told_and_the_next_one_runs) {
   tasks.add([] { throw Error("no room"); });
   tasks.add([&] { ran = true; });
   tasks.finish();
+  EXPECT_TRUE(server::server_log().wait(std::chrono::seconds(10)));
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("no room"), std::string::npos);
   EXPECT_TRUE(ran);
 }

@@ -242,7 +242,7 @@ TEST(server_store, pictures_in_memory__go_with_their_job) {
                               .json()["data"][0]["url"];
   for (int i = 0; i < 4; ++i) made();
   EXPECT_EQ(s.get(first).status, 404);
-  EXPECT_EQ(s.get(url).status, 200);
+  EXPECT_EQ(s.get(path_of(url)).status, 200);
 }
 
 TEST_F(NativeServer, inspect__reads_what_a_picture_says) {
@@ -361,10 +361,10 @@ TEST(server_queue, picture_that_was_stored__is_not_made_twice) {
   EXPECT_EQ(done["status"], "completed");
   const json images = s.get("/ebb/v1/images").json()["images"];
   EXPECT_EQ(images.size(), 3u);
-  std::set<std::string> seeds;  // YYYYMMDD-HHMMSS-<seed>-<tag>
+  std::set<std::string> seeds;  // YYYYMMDD-HHMMSS-<nanoseconds>-<seed>-<tag>
   for (const json& i : images) {
     const std::string name = i["id"];
-    seeds.insert(name.substr(16, name.rfind('-') - 16));
+    seeds.insert(name.substr(26, name.rfind('-') - 26));
   }
   EXPECT_EQ(seeds, (std::set<std::string>{"5", "6", "7"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "out/20261127-050000-7-1a2b3c4d.png.part"));

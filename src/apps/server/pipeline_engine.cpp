@@ -7,11 +7,13 @@
 #include <mutex>
 
 #include "apps/cli/generate_request.h"
+#include "apps/cli/guesses.h"
 #include "apps/cli/picture_texts.h"
 #include "apps/cli/terminal.h"
 #include "apps/server/batch.h"
 #include "apps/server/catalogue.h"
 #include "apps/server/fault.h"
+#include "apps/server/log.h"
 #include "apps/server/request_limits.h"
 #include "apps/server/settings.h"
 #include "base/byte_size.h"
@@ -32,6 +34,13 @@ namespace ebb::server {
 namespace {
 
 namespace fs = std::filesystem;
+
+void check_names_model(const cli::GenerateFlags& o) {
+  if (o.model.empty())
+    throw HttpFault(503, "no_model",
+                    "serve: there is no model: the request names none, and the catalogue is empty; "
+                    "--models FOLDER names a folder of checkpoints");
+}
 
 // What a loaded checkpoint depends on.
 std::string key_of(const cli::GenerateFlags& o) {
@@ -95,7 +104,7 @@ class PipelineEngine final : public Engine {
   }
 
   void run(const Job& job, int64_t first, JobEvents& events) override {
-    if (!context_) context_ = cli::open_device(device_);
+    open_device();
     if (job.spec.kind == JobKind::upscale) return upscale(job, events);
     const Ready ready = loaded(job, events);
     for (const std::string& w : ready->request.warnings) events.warn(w);
@@ -113,9 +122,9 @@ class PipelineEngine final : public Engine {
 
   // Another model than the loaded one is planned beside it, by its file's header.
   JobMemory plan(const Job& job) override {
-    if (!context_) context_ = cli::open_device(device_);
+    open_device();
     const cli::GenerateFlags o = settled(job);
-    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
+    check_names_model(o);
     const bool is_loaded = pipeline_ && key_of(o) == key_;
     std::unique_ptr<TextToImage> other;
     if (!is_loaded) other = pipeline_of(o, cli::parts_of(o));
@@ -232,7 +241,7 @@ class PipelineEngine final : public Engine {
   // Loads its model. One that cannot be asked for leaves the one that is loaded.
   Ready loaded(const Job& job, JobEvents& events) {
     const cli::GenerateFlags o = settled(job);
-    require(!o.model.empty(), "serve: the request names no model, and the catalogue has none");
+    check_names_model(o);
     Ready out;
     if (pipeline_ && key_of(o) == key_) {
       out = ready(job, o);
@@ -263,6 +272,13 @@ class PipelineEngine final : public Engine {
     return out;
   }
 
+  // Its notes are lines of the log, as all that may wait for whoever reads them.
+  void open_device() {
+    if (context_) return;
+    context_ = cli::open_device(device_);
+    context_->log = [](std::string_view line) { server_log().add(str("note: ", line)); };
+  }
+
   std::unique_ptr<TextToImage> pipeline_of(const cli::GenerateFlags& o, CheckpointParts parts) {
     TextToImageOptions options{.keeps_loras = true, .memory = memory_};
     if (!o.embedding_dir.empty())
@@ -273,6 +289,10 @@ class PipelineEngine final : public Engine {
   void load(const cli::GenerateFlags& o, const Job& job, JobEvents& events) {
     events.model(shown_model(job), false);
     CheckpointParts parts = cli::parts_of(o);  // the one before stays good where this throws
+    for (const std::string& line : cli::guesses_of(parts.denoiser)) {
+      events.warn(line);
+      server_log().add(line);
+    }
     release();
     pipeline_ = pipeline_of(o, std::move(parts));
     key_ = key_of(o), loaded_ = shown_model(job);

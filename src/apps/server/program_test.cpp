@@ -272,6 +272,9 @@ TEST(serve_program, row_27__port_in_use_and_no_room_for_pictures__are_told) {
   put_file(folder / "file", "");
   EXPECT_NE(error_line(str("serve --engine fake --port 0 --out ", folder / "file")).find("--out"),
             std::string::npos);
+  const std::string proc = error_line("serve --engine fake --port 0 --out /proc");
+  EXPECT_NE(proc.find("--out: no file can be made in the folder ("), std::string::npos) << proc;
+  EXPECT_TRUE(proc.ends_with("  /proc")) << proc;
   std::filesystem::rename(folder / "out", folder / "gone");
   std::filesystem::remove_all(folder / "gone");
   const auto a =

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
 
 #include "apps/server/fault.h"
+#include "apps/server/log.h"
 #include "apps/server/random_text.h"
 
 namespace ebb::server {
@@ -37,7 +37,7 @@ class Queue::Ending {
       try {
         call();
       } catch (const std::exception& e) {  // the others are told all the same
-        std::fprintf(stderr, "serve: a finished job was not told: %s\n", e.what());
+        log_fault("a finished job was not told", e);
       }
     }
   }

@@ -1,13 +1,14 @@
-// What the server writes of requests and jobs: a line each, on standard error.
+// What the log says of requests and jobs: a line each.
 #pragma once
 
 #include <chrono>
-#include <cstdio>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "apps/server/http.h"
+#include "apps/server/log.h"
 #include "base/error.h"
 #include "base/names.h"
 
@@ -41,7 +42,7 @@ class Logged final : public Exchange {
     const std::chrono::duration<double, std::milli> spent =
         std::chrono::steady_clock::now() - start_;
     const std::string job = job_->empty() ? "" : " job " + printable(job_->substr(0, 200));
-    std::fprintf(stderr, "%s %d %.0f ms%s\n", what_.c_str(), status, spent.count(), job.c_str());
+    server_log().add(str(what_, ' ', status, ' ', std::llround(spent.count()), " ms", job));
   }
   std::shared_ptr<Exchange> to_;
   std::string what_;

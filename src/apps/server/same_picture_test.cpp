@@ -99,6 +99,7 @@ TEST_F(SamePicture, native__is_generates) {
   ASSERT_EQ(job.status, 202) << job.body;
   const auto done = server_->finished(job.json()["id"]);
   ASSERT_EQ(done["status"], "completed") << done.dump();
+  EXPECT_NE(done["warnings"].dump().find("no preset of ldm_unet"), std::string::npos);
   const auto image = server_->get(done["images"][0]["url"].get<std::string>());
   const Tensor made = io::decode_image(
       {reinterpret_cast<const uint8_t*>(image.body.data()), image.body.size()}, "made", 3);

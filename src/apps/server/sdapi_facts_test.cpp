@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "apps/server/finished_tasks.h"
@@ -15,6 +16,8 @@ using nlohmann::json;
 json timed_request(int64_t steps = 2) {
   return {{"prompt", "fox"}, {"steps", steps}, {"width", 64}, {"height", 64}, {"seed", 9}};
 }
+
+using GuardFor = std::function<void(server::GuardOptions&)>;
 
 struct SdapiFacts : ::testing::Test {
   // Once a job runs whose model is loaded.
@@ -114,6 +117,49 @@ TEST_F(SdapiFacts, openai__response_format_is_one_of_two) {
                               {{"prompt", "x"}, {"size", "64x64"}, {"response_format", "b64"}});
   EXPECT_EQ(a.status, 422);
   EXPECT_EQ(a.json()["error"]["param"], "response_format");
+}
+
+// Clients fetch it as it stands there.
+TEST(server_openai, urls__are_those_that_the_client_reaches_the_server_by) {
+  const Folder folder;
+  const auto url = [&](const GuardFor& guard, const std::string& headers) {
+    TestServer s(folder.path(), 1, [&](auto& o) { guard(o.guard); });
+    const std::string body = R"({"prompt": "x", "size": "64x64", "response_format": "url"})";
+    Wire wire(s.port());
+    wire.send(str("POST /v1/images/generations HTTP/1.1\r\n", headers, "Content-Length: ",
+                  body.size(), "\r\nContent-Type: application/json\r\n\r\n", body));
+    const json answer = wire.answer().json();
+    return answer["data"][0]["url"].get<std::string>();
+  };
+  const auto begins = [](const std::string& text, const std::string& with) {
+    EXPECT_TRUE(text.starts_with(with + "/ebb/v1/images/20")) << text;
+  };
+  const auto proxy = [](auto& g) { g.proxies = {"127.0.0.1"}, g.hosts = {"box.example.org"}; };
+  const std::string forwarded =
+      "Host: localhost\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: box.example.org\r\n";
+  begins(url([](auto&) {}, "Host: localhost:7860\r\n"), "http://localhost:7860");
+  begins(url([](auto&) {}, "Host: [::1]:7860\r\n"), "http://[::1]:7860");
+  begins(url([](auto&) {}, forwarded), "http://localhost");
+  begins(url(proxy, forwarded), "https://box.example.org");
+  const auto with_key = [](auto& g) { g.key = "12345678"; };
+  begins(url(with_key, "Authorization: Bearer 12345678\r\nHost:\r\n"), "");
+}
+
+TEST(server_models, none_there__503_that_names_the_flag) {
+  const Folder folder;
+  TestServer s(folder.path(), 1, {}, [](const server::Catalogue& c) {
+    cli::CommonOptions device;
+    device.device = "cpu", device.threads = 1;
+    return server::pipeline_engine(c, device, "auto");
+  });
+  for (const char* path : {"/sdapi/v1/txt2img", "/v1/images/generations"}) {
+    const auto a = s.post(path, {{"prompt", "x"}});
+    EXPECT_EQ(a.status, 503) << path;
+    EXPECT_NE(a.body.find("--models FOLDER"), std::string::npos) << a.body;
+  }
+  const json plan = s.post("/ebb/v1/plan", {{"size", "64x64"}}).json();
+  EXPECT_EQ(plan["bytes"], nullptr);
+  EXPECT_NE(plan["text"].get<std::string>().find("--models FOLDER"), std::string::npos);
 }
 
 }  // namespace ebb::testing

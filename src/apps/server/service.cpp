@@ -3,12 +3,12 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <thread>
 
 #include "apps/server/fault.h"
 #include "apps/server/job_pictures.h"
+#include "apps/server/log.h"
 #include "apps/server/page.h"
 #include "apps/server/request_log.h"
 #include "base/names.h"
@@ -99,7 +99,7 @@ Service::~Service() {
   catalogue_->finish({});  // nobody waits for it any more
 }
 
-void Service::say(const std::string& line) const { std::fprintf(stderr, "%s\n", line.c_str()); }
+void Service::say(const std::string& line) const { server_log().add(line); }
 
 void Service::run() {
   worker_ = std::jthread([this] { work(); });

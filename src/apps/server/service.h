@@ -73,6 +73,7 @@ class Service {
   const FinishedTasks& finished() const { return finished_; }  // that the queue has forgotten
   TrainingRuns& training() { return training_; }
   const ServiceOptions& given() const { return options_; }
+  const Guard& guard() const { return guard_; }
   SettingsSource source();
   Tasks& codec() { return codec_; }
   TimedTasks& folders() { return folders_; }  // of On::folder
@@ -118,7 +119,7 @@ class Service {
   std::string last_error() const;              // of the job that ended last; "": none
   std::string device_fault() const;  // why no job can run in this process any more; "": they can
   void unload();                     // now, or behind the job that runs
-  void say(const std::string& line) const;  // on standard error
+  void say(const std::string& line) const;  // to the log
 
  private:
   Admission admit(const Request& r);

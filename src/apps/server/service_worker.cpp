@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "apps/server/fault.h"
+#include "apps/server/log.h"
 #include "apps/server/service.h"
 #include "apps/server/several_inits.h"
 #include "base/hash.h"
@@ -44,7 +45,7 @@ struct Encoding {
     try {
       queue.encoded(*job, std::move(image));
     } catch (const std::exception& e) {
-      std::fprintf(stderr, "serve: a picture was not told: %s\n", e.what());
+      log_fault("a picture was not told", e);
     }
   }
   Encoding(const Encoding&) = delete;
@@ -75,7 +76,8 @@ class Running final : public JobEvents {
   }
   void picture(MadePicture p) override {
     const auto encoding = std::make_shared<Encoding>(service_.queue(), job_);
-    service_.codec().add([&s = service_, encoding, p = std::move(p)]() mutable {
+    const auto made = std::chrono::system_clock::now();  // in order, whichever is encoded first
+    service_.codec().add([&s = service_, encoding, made, p = std::move(p)]() mutable {
       const Job& job = *encoding->job;
       try {
         const JobSpec& spec = job.spec;
@@ -87,7 +89,7 @@ class Running final : public JobEvents {
         if (job.of_before) image.id = s.store().with_tag(tag);
         if (image.id.empty())
           image.id =
-              s.store().add(std::move(bytes), {spec.format, p.seed, spec.keeps, tag}, &fault);
+              s.store().add(std::move(bytes), {spec.format, p.seed, made, spec.keeps, tag}, &fault);
         if (!fault.empty()) s.queue().warn(job, fault), s.say(fault);
         encoding->image = std::move(image);
       } catch (const std::exception& e) {

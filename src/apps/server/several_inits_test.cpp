@@ -102,10 +102,10 @@ TEST(server_queue, several_start_pictures__survive_the_process) {
   const json done = s.finished("several");
   EXPECT_EQ(done["status"], "completed") << done.dump();
   const json gallery = s.get("/ebb/v1/images").json()["images"];
-  std::multiset<std::string> seeds;  // of names, "20260102-030405-SEED-TAG"
+  std::multiset<std::string> seeds;  // of names, "20260102-030405-123456789-SEED-TAG"
   for (const json& i : gallery) {
     const std::string id = i["id"];
-    seeds.insert(id.substr(16, id.rfind('-') - 16));
+    seeds.insert(id.substr(26, id.rfind('-') - 26));
   }
   EXPECT_EQ(seeds, (std::multiset<std::string>{"9", "10", "11", "12"})) << gallery.dump();
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -31,18 +32,21 @@ constexpr int thumb_quality = 80;
 
 constexpr std::string_view unfinished = ".part";
 
-std::string new_id(uint64_t seed, const std::string& tag) {
-  const std::time_t now = std::time(nullptr);
+std::string new_id(const NewPicture& p) {
+  const auto second = std::chrono::floor<std::chrono::seconds>(p.made);
+  const std::time_t time = std::chrono::system_clock::to_time_t(second);
   std::tm local{};
-  localtime_r(&now, &local);
-  char text[32];
+  localtime_r(&time, &local);
+  char text[32], part[16];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &local);
-  return str(text, '-', seed, '-', tag.empty() ? random_text(16) : tag);
+  std::snprintf(part, sizeof part, "%09d",
+                static_cast<int>(std::chrono::nanoseconds(p.made - second).count()));
+  return str(text, '-', part, '-', p.seed, '-', p.tag.empty() ? random_text(16) : p.tag);
 }
 
 std::string_view tag_in(std::string_view id) { return id.substr(id.rfind('-') + 1); }
 
-// The names that new_id() gives.
+// The names that new_id() gives, and those of earlier versions, without nanoseconds.
 bool is_id(std::string_view stem) {
   return stem.size() >= 26 && stem[8] == '-' && stem[15] == '-' &&
          stem.find_first_not_of("0123456789abcdef-") == stem.npos;
@@ -77,11 +81,20 @@ Store::Store(std::string folder, MemoryLimits limits)
   directory_ = Descriptor(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   require(directory_.number() >= 0, "serve: --out cannot be opened (", std::strerror(errno), ")  ",
           folder_);
-  if (::access(folder_.c_str(), W_OK | X_OK) != 0)
-    fail("serve: --out cannot be written (", std::strerror(errno), ")  ", folder_);
   require(try_lock(directory_.number(), LockFor::writing),
           "serve: another process writes into --out; name another folder  ", folder_);
+  check_takes_files();
   read_folder();
+}
+
+// Permissions do not tell it, as of /proc.
+void Store::check_takes_files() const {
+  const std::string name = str(new_id({}), unfinished);
+  const Descriptor file(::openat(directory_.number(), name.c_str(),
+                                 O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0644));
+  require(file.number() >= 0, "serve: --out: no file can be made in the folder (",
+          std::strerror(errno), ")  ", folder_);
+  ::unlinkat(directory_.number(), name.c_str(), 0);
 }
 
 void Store::read_folder() {
@@ -137,8 +150,7 @@ bool Store::write(const std::string& name, const std::vector<uint8_t>& bytes, st
 }
 
 std::string Store::add(std::vector<uint8_t> bytes, const NewPicture& picture, std::string* fault) {
-  StoredPicture p{new_id(picture.seed, picture.tag), picture.format,
-                  picture.keep && directory_.number() >= 0};
+  StoredPicture p{new_id(picture), picture.format, picture.keep && directory_.number() >= 0};
   std::string why;
   if (p.kept && !write(file_name(p), bytes, why)) p.kept = false;
   if (fault) *fault = why;

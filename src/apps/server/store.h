@@ -2,6 +2,7 @@
 // call.
 #pragma once
 
+#include <chrono>
 #include <list>
 #include <map>
 #include <memory>
@@ -28,6 +29,7 @@ struct StoredPicture {
 struct NewPicture {
   io::PictureFormat format = io::PictureFormat::png;
   uint64_t seed = 0;
+  std::chrono::system_clock::time_point made = std::chrono::system_clock::now();
   bool keep = true;      // in the folder
   std::string tag = {};  // 16 hexadecimal digits by which with_tag() finds it; "": any
 };
@@ -50,8 +52,8 @@ class Store {
   // process's.
   explicit Store(std::string folder, MemoryLimits limits = {});
 
-  // Names it: YYYYMMDD-HHMMSS-<seed>-<tag>. It is there whole or not at all. Where the folder takes
-  // no more (`fault` says why) it stays in memory alone.
+  // Names it: YYYYMMDD-HHMMSS-<nanoseconds>-<seed>-<tag>. It is there whole or not at all. Where
+  // the folder takes no more (`fault` says why) it stays in memory alone.
   std::string add(std::vector<uint8_t> bytes, const NewPicture& picture,
                   std::string* fault = nullptr);
   // The id of a picture in the folder; "": there is none.
@@ -74,6 +76,7 @@ class Store {
     double until = 0;
     std::list<std::string>::iterator place;  // in memory_order_
   };
+  void check_takes_files() const;
   void read_folder();
   void insert(const StoredPicture& p);
   void erase(const std::string& id);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "apps/server/queue.h"
@@ -58,6 +59,23 @@ TEST(Store, links_folders_and_pipes__are_no_pictures) {
   fs::create_directory(folder / (id + ".png"));
   ASSERT_TRUE(store.facts(id)) << "the gallery lists the others";
   EXPECT_EQ(store.facts(id)->width, 0);
+}
+
+TEST(Store, list__is_in_order_of_time_also_within_a_second) {
+  const ebb::testing::Folder folder;
+  std::optional<Store> store(folder.path());
+  const auto now = std::chrono::system_clock::now();
+  const auto add = [&](uint64_t seed, int nanoseconds) {
+    const auto made =
+        std::chrono::floor<std::chrono::seconds>(now) + std::chrono::nanoseconds(nanoseconds);
+    return store->add(picture(), {.seed = seed, .made = made});
+  };
+  const std::string third = add(1, 999'999'999), first = add(9, 1), second = add(5, 20);
+  const std::vector<std::string> listed = {third, second, first};
+  EXPECT_EQ(store->list("", 50), listed);
+  EXPECT_EQ(store->list(second, 50), std::vector{first});
+  store.reset();
+  EXPECT_EQ(Store(folder.path()).list("", 50), listed);
 }
 
 TEST(Store, picture_that_cannot_be_written__is_told_with_the_folder_and_stays_in_memory) {

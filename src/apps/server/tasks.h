@@ -2,13 +2,14 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdio>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "apps/server/log.h"
 
 namespace ebb::server {
 
@@ -22,7 +23,7 @@ class Tasks {
   Tasks(const Tasks&) = delete;
   Tasks& operator=(const Tasks&) = delete;
 
-  // What it throws is told on stderr. Behind finish() nothing is run any more.
+  // What it throws is told in the log. Behind finish() nothing is run any more.
   void add(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -46,7 +47,7 @@ class Tasks {
       try {
         task();
       } catch (const std::exception& e) {
-        std::fprintf(stderr, "serve: a task failed: %s\n", e.what());
+        log_fault("a task failed", e);
       }
     }
   }

@@ -1,8 +1,9 @@
 #include "apps/server/timed_tasks.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
+
+#include "apps/server/log.h"
 
 namespace ebb::server {
 namespace {
@@ -11,7 +12,7 @@ void call(const std::function<void()>& what) {
   try {
     what();
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "serve: a task failed: %s\n", e.what());
+    log_fault("a task failed", e);
   }
 }
 

@@ -21,7 +21,7 @@ class TimedTasks {
 
   // `late` is called once, on another thread, where the task is not done in time: at once where the
   // one that runs is late already. A task that has not begun by then is not run. What they throw is
-  // told on stderr.
+  // told in the log.
   void add(std::function<void()> task, std::function<void()> late);
   // No more are run. False: the one that runs is not done in this time.
   bool finish(std::chrono::milliseconds time);

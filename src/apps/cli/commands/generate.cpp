@@ -209,6 +209,7 @@ int run(const GenerateFlags& o) {
                                       [&] { return interrupted(o, nullptr, signals.requested()); });
   const TextToImageRequest asked = request_of(o);
   CheckpointParts parts = parts_of(o);
+  say_guesses(parts.denoiser);
   const ResolvedTextToImage request = divided(resolve(parts, asked), gpus);
   if (asked.pixels)
     check_picture_size(o.out, "generate", picture_size(parts, request), pictures_of(o),

@@ -13,6 +13,7 @@
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
+#include "apps/server/log.h"
 #include "apps/server/random_text.h"
 #include "apps/server/service.h"
 #include "base/choices.h"
@@ -255,6 +256,7 @@ void say_unused(Options o) {
 int run(const Options& o) {
   say_unused(o);
   const std::string key = key_of(o);
+  constexpr std::chrono::seconds last_lines{1};
   const train::StopSignals signals("stopping; again, after a second, to end now");
   const auto engine = [&](const server::Catalogue& c) {
     return o.engine == "fake" ? server::fake_engine(o.step_ms)
@@ -267,7 +269,8 @@ int run(const Options& o) {
       str("http://", host.find(':') == host.npos ? host : "[" + host + "]", ':', service.port(),
           '/', o.key == "auto" || o.api_key == "auto" ? token : "");
   if (o.common.json) print_json({{"url", url}, {"out", o.out}});
-  std::fprintf(stderr, "serve: %s\n", url.c_str());
+  std::fflush(stdout);
+  server::server_log().add("serve: " + url);
   const std::jthread watch([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -276,6 +279,7 @@ int run(const Options& o) {
     }
   });
   service.run();
+  server::server_log().wait(last_lines);
   const bool runs_end = service.folders().finish(std::chrono::seconds(1));
   const std::string fault = service.device_fault();
   if (runs_end && service.catalogue().finish(std::chrono::seconds(1))) {
@@ -285,8 +289,9 @@ int run(const Options& o) {
             fault);
     return 0;
   }
-  std::fprintf(stderr, "serve: a folder of %s still does not answer: it is not waited for\n",
-               runs_end ? "models" : "--runs");
+  server::server_log().add(str("serve: a folder of ", runs_end ? "models" : "--runs",
+                               " still does not answer: it is not waited for"));
+  server::server_log().wait(last_lines);
   std::fflush(nullptr);
   std::_Exit(fault.empty() ? 0 : 1);  // the thread that waits for it cannot be ended
 }

@@ -99,7 +99,9 @@ void get_meta(const Call& c) {
 }
 
 void delete_image(const Call& c) {
-  if (!c.service.store().remove(c.parts.at(0))) no_picture();
+  const std::string& id = c.parts.at(0);
+  if (!c.service.store().remove(id)) no_picture();
+  c.service.queue().tell("deleted", {{"ids", {id}}});
   c.reply(Json::object());
 }
 

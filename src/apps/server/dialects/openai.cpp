@@ -149,11 +149,13 @@ void check_end(const JobView& v) {
   if (v.status == JobStatus::cancelled) throw HttpFault(500, "cancelled", "the job was cancelled");
 }
 
-Reply whole_answer(Service& s, const JobView& v, const Wanted& w) {
+// `origin`: of the server.
+Reply whole_answer(Service& s, const JobView& v, const Wanted& w, const std::string& origin) {
   check_end(v);
   Json data = Json::array();
   if (w.url)
-    for (const JobImage& i : v.images) data.push_back({{"url", "/ebb/v1/images/" + i.id}});
+    for (const JobImage& i : v.images)
+      data.push_back({{"url", str(origin, "/ebb/v1/images/", i.id)}});
   else
     for (const std::string& bytes : files_of_pictures(s.store(), v))
       data.push_back({{"b64_json", base64(bytes)}});
@@ -261,12 +263,18 @@ class Partials : public std::enable_shared_from_this<Partials> {
   std::mutex mutex_;
 };
 
+// "": the request's Host is empty, as it may be with a key.
+std::string origin_of(const Call& c) {
+  return c.request->header("host").empty() ? "" : c.service.guard().own_origin(*c.request);
+}
+
 void answer(const Call& c, SettingsBuilder& to, const Wanted& w) {
   JobSpec spec = to.finish();
   Service& s = c.service;
   if (!w.stream)
-    return s.answer_when_done(c, std::move(spec),
-                              [&s, w](const JobView& v) { return whole_answer(s, v, w); });
+    return s.answer_when_done(c, std::move(spec), [&s, w, origin = origin_of(c)](const JobView& v) {
+      return whole_answer(s, v, w, origin);
+    });
   std::make_shared<Partials>(s, w)->start(c, std::move(spec));
 }
 

@@ -3,7 +3,7 @@ import { ask } from './dom.js';
 
 const BASE = '/ebb/v1';
 let token = '';  // in memory only
-let asking = null;  // one question at a time
+let asking = null;
 
 /** Out of the address, which is cleaned at once. */
 export function takeToken() {
@@ -13,7 +13,6 @@ export function takeToken() {
   history.replaceState(null, '', location.pathname);
 }
 
-/** The link takes the key along. */
 export const withToken = link => link.addEventListener('click', () => {
   if (token) link.hash = `token=${encodeURIComponent(token)}`;
 });
@@ -40,7 +39,6 @@ async function send(path, options = {}) {
   }
 }
 
-// Seeds have 64 bits, more than numbers here: they are texts.
 const parse = text => JSON.parse(text.replace(/("seed"\s*:\s*)(\d{16,})/g, '$1"$2"'));
 const write = body => JSON.stringify(body).replace(/("seed":)"(\d+)"/g, '$1$2');
 

@@ -18,7 +18,6 @@ export function el(tag, props = {}, ...children) {
 
 export const button = (text, work, props) => el('button', { type: 'button', onclick: work, ...props }, text);
 
-/** Live regions speak once. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -28,7 +27,6 @@ export function announce(text) {
   requestAnimationFrame(() => setText($('said'), text));
 }
 
-/** Errors stay until they are closed. */
 export function toast(text, { error, action, act } = {}) {
   const close = () => box.remove();
   const box = el('div', { className: error ? 'toast bad' : 'toast', role: error ? 'alert' : 'status' },

@@ -3,11 +3,11 @@ import { $, el, on, onFile, show, setText, announce } from './dom.js';
 import { setImage } from './api.js';
 import { readInputSettings, refreshSettings } from './form.js';
 
-const LARGEST = 1536;  // pixels of a side; larger ones are made smaller
+const LARGEST = 1536;  // pixels of a side
 const SIDES = ['left', 'right', 'top', 'bottom'];
 let start = null;
 let extend = [0, 0, 0, 0];
-let mask = null;  // a canvas of the picture's size: opaque is made anew
+let mask = null;  // a canvas: opaque is made anew
 
 const canvasOf = (width, height) => el('canvas', { width, height });
 const contextOf = canvas => canvas.getContext('2d', { willReadFrequently: true });

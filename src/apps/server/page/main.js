@@ -31,7 +31,7 @@ function planSoon() {
   clearTimeout(rest);
   rest = setTimeout(async () => {
     const { prompt, seed, ...job } = form.readSettings(), key = JSON.stringify(job);
-    if (key === planned || document.querySelector('[aria-invalid=true]')) return;
+    if (key === planned || !known.linked || document.querySelector('[aria-invalid=true]')) return;
     const plan = await call('POST', '/plan', job).catch(error => ({ text: error.message }));
     planned = plan.text && key;
     show('memory', plan.text);

@@ -43,7 +43,6 @@ function drawProgress(job) {
 
 let fetching = false;
 
-/** One at a time: slow clients skip some. */
 async function drawPreview(job) {
   const img = $('current-image'), id = job.progress?.preview_id;
   const url = `/ebb/v1/jobs/${job.id}/preview?n=${id}`;
@@ -171,6 +170,7 @@ function heard(type, data) {
     announce(`Picture ${data.index + 1} is ready`);
   } else if (type === 'failed') complain(job.error);
   else if (type === 'removed') announce('Removed');
+  else if (type === 'deleted') data.ids.forEach(doing(drop));
   draw();
 }
 
@@ -206,7 +206,7 @@ function thumbOf({ id, url, thumb = `${url}/thumb`, prompt }) {
   const img = el('img', { alt: '', loading: 'lazy' });
   setImage(img, thumb).catch(() => {});
   return el('div', { role: 'option', className: 'thumb', tabIndex: -1, title: prompt || '',
-    ariaLabel: `${prompt || 'Picture without a prompt'}, ${id}`, ariaSelected: false, id: `image-${id}`,
+    ariaLabel: `${prompt || 'Picture without a prompt'}, ${id.slice(0, 15)}`, ariaSelected: false, id: `image-${id}`,
     onclick: doing(() => openViewer(id)), onfocus: () => focusAt(indexOf(id), false) }, img);
 }
 
@@ -253,18 +253,21 @@ async function loadOlder(anew = false) {
 
 function addImage(image) {
   if (indexOf(image.id) >= 0 || !image.prompt.toLowerCase().includes(search.toLowerCase())) return;
-  images.unshift(image);
-  $('thumbs').prepend(thumbOf(image));
-  if (focused) focused++;
+  const at = images.filter(({ id }) => id > image.id).length;
+  images.splice(at, 0, image);
+  $('thumbs').insertBefore(thumbOf(image), thumbs()[at]);
+  if (focused && at <= focused) focused++;
   drawRest();
 }
 
 async function catchUp() {
-  const found = await list(''), fresh = found.images.filter(image => indexOf(image.id) < 0);
+  const had = [...images], found = await list(''), fresh = found.images.filter(image => indexOf(image.id) < 0);
   if (images.length && fresh.length === found.images.length) return loadOlder(true);
   if (!images.length) more = found.more;
-  fresh.reverse().forEach(addImage);
+  fresh.forEach(addImage);
   drawRest();
+  const ids = found.images.map(({ id }) => id), end = found.more ? ids.at(-1) : '';
+  for (const { id } of had) if (id > end && !ids.includes(id)) drop(id);
 }
 
 async function download({ id, url }) {
@@ -274,21 +277,26 @@ async function download({ id, url }) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-async function deleteImage({ id }) {
-  if (!await ask('Delete this picture? Its file is removed.', 'Delete')) return;
-  await call('DELETE', pathOf(id));
+async function drop(id) {
   const index = indexOf(id), had = document.activeElement === thumbs()[index];
+  for (const job of known.jobs.values()) job.images = job.images.filter(made => made.id !== id);
   if (index >= 0) {
     images.splice(index, 1);
     thumbs()[index].remove();
+    if (index < focused) focused--;
+    drawRest();
+    announce('Deleted');
   }
-  drawRest();
-  if (viewed === id) images.length ? await openViewer(images[Math.min(index, images.length - 1)].id)
+  if (viewed === id) images.length ? await openViewer((images[index] || images.at(-1)).id)
     : $('viewer').close();
   else if (had) focusAt(index);
-  for (const job of known.jobs.values()) job.images = job.images.filter(made => made.id !== id);
+}
+
+async function deleteImage({ id }) {
+  if (!await ask('Delete this picture? Its file is removed.', 'Delete')) return;
+  await call('DELETE', pathOf(id));
+  await drop(id);
   draw();
-  announce('Deleted');
 }
 
 // Name of a handler or a function, label, key, meaning.
