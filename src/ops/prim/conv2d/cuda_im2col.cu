@@ -2,7 +2,6 @@
 // are written out as rows of a matrix (im2col), padded to whole 16-byte vectors, and multiplied on
 // sm_90a. The general kernel gathers them element by element for every tile of the result.
 #include "backend/cuda/gemm/sm90/problem.h"
-#include "base/round_up.h"
 #include "ir/roofline.h"
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/cuda_window_rows.h"
@@ -14,9 +13,6 @@ namespace ebb::ops::cuda {
 namespace {
 
 namespace gemm = ebb::cuda::gemm;
-using ebb::ceil_div;
-
-constexpr int64_t alignment = 256;  // of what lies in the workspace
 
 WindowRows windows_of(const Signature& s) { return WindowRows(conv2d_geometry(s)); }
 
@@ -27,12 +23,9 @@ struct Places {
 };
 Places places(const Signature& s) {
   const WindowRows windows = windows_of(s);
-  const auto bytes = [&](int64_t rows) {
-    return ceil_div(rows * windows.padded() * size_of(s.in[0].dtype), alignment) * alignment;
-  };
-  const int64_t filters = bytes(windows.pixels());
+  const int64_t filters = windows.bytes(windows.pixels());
   const bool pads = windows.padded() > windows.row();
-  return {filters, filters + (pads ? bytes(conv2d_geometry(s).o) : 0)};
+  return {filters, filters + (pads ? windows.bytes(conv2d_geometry(s).o) : 0)};
 }
 
 struct Use {

@@ -16,7 +16,6 @@ namespace ebb::ops::cuda {
 namespace {
 
 namespace gemm = ebb::cuda::gemm;
-using ebb::ceil_div;
 
 constexpr int threads = 256;
 constexpr int64_t alignment = 256;  // of what lies in the workspace
@@ -81,9 +80,9 @@ struct Places {
 Places places(const Signature& s) {
   const ConvGeometry g = conv2d_dw_geometry(s);
   const WindowRows windows(windows_of(g));
-  const auto behind = [](int64_t bytes) { return ceil_div(bytes, alignment) * alignment; };
+  const auto behind = [](int64_t bytes) { return rounded_up(bytes, alignment); };
   Places at;
-  at.result = behind(windows.pixels() * windows.padded() * size_of(s.in[0].dtype));
+  at.result = windows.bytes(windows.pixels());
   at.sums = at.result + behind(windows.padded() * (few_in(g) ? g.o : g.c) * 4);
   at.gemm = at.sums + behind(windows.padded() * 4);
   return at;

@@ -2,7 +2,6 @@
 // as the rows of a matrix (im2col) and multiplied with the rotated filters. TMA cannot read dy.
 #include "backend/cuda/device/launch.h"
 #include "backend/cuda/kit/prologue.cuh"
-#include "base/round_up.h"
 #include "ir/roofline.h"
 #include "ops/prim/conv2d/cuda_few_channels.h"
 #include "ops/prim/conv2d/cuda_window_rows.h"
@@ -15,10 +14,8 @@ namespace ebb::ops::cuda {
 namespace {
 
 namespace gemm = ebb::cuda::gemm;
-using ebb::ceil_div;
 
 constexpr int threads = 256;
-constexpr int64_t alignment = 256;  // of what lies in the workspace
 
 struct Params {
   const uint16_t* w;  // [o, taps, c], of 16 bits
@@ -55,11 +52,8 @@ struct Places {
 };
 Places places(const Signature& s) {
   const WindowRows windows = windows_of(s);
-  const auto bytes = [&](int64_t rows) {
-    return ceil_div(rows * windows.padded() * size_of(s.in[0].dtype), alignment) * alignment;
-  };
-  const int64_t filters = bytes(windows.pixels());
-  return {filters, filters + bytes(conv2d_dx_geometry(s).c)};
+  const int64_t filters = windows.bytes(windows.pixels());
+  return {filters, filters + windows.bytes(conv2d_dx_geometry(s).c)};
 }
 
 struct Use {
