@@ -1,5 +1,5 @@
-// conv2d and its weight gradient with few channels in or out, as a GEMM on sm_90a and a pass that
-// moves its operands or results.
+// conv2d and its gradients with few channels in or out, as a GEMM on sm_90a and passes that move
+// its operands or results.
 #pragma once
 
 #include <string_view>

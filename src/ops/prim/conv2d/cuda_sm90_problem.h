@@ -24,24 +24,6 @@ inline ebb::cuda::gemm::Images sm90_images(const ConvGeometry& g) {
           .right = to_int(g.right - (g.kw - 1))};
 }
 
-// The images of dy under rotated taps, for each pixel of x, at stride 1.
-inline ebb::cuda::gemm::Images sm90_rotated_images(const ConvGeometry& g) {
-  const auto to_int = [](int64_t v) { return static_cast<int>(v); };
-  return {.n = g.n,
-          .h = g.out_h(),
-          .w = g.out_w(),
-          .c = g.o,
-          .out_h = g.h,
-          .out_w = g.w,
-          .kh = to_int(g.kh),
-          .kw = to_int(g.kw),
-          .stride = 1,
-          .top = to_int(g.kh - 1 - g.top),
-          .left = to_int(g.kw - 1 - g.left),
-          .bottom = to_int(-g.bottom),
-          .right = to_int(-g.right)};
-}
-
 // The images of dy under the taps of one phase of x, at a stride that divides x and the filter. The
 // phases share a map: it begins under the first tap of those whose taps begin earliest.
 inline ebb::cuda::gemm::Images sm90_phase_images(const ConvGeometry& g) {

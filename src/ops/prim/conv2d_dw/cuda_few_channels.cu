@@ -90,8 +90,8 @@ Places places(const Signature& s) {
 
 // All of dy lies under one tap of the rotated filter.
 bool sums_all(const ConvGeometry& t) {
-  return t.stride == 1 && t.top >= 0 && t.left >= 0 && t.top < t.kh && t.left < t.kw &&
-         t.h <= t.out_h() && t.w <= t.out_w();
+  return t.top >= 0 && t.left >= 0 && t.top < t.kh && t.left < t.kw && t.h <= t.out_h() &&
+         t.w <= t.out_w();
 }
 
 struct Use {

@@ -46,18 +46,7 @@ void turn_weights(const ConvGeometry& g, const float* w, float* turned) {
 
 Program prepare_turned(const Signature& s) {
   const ConvGeometry g = conv2d_dx_geometry(s);
-  const Shape& dy = s.in[0].shape;
-  const ebb::cpu::ConvForward conv({.n = g.n,
-                                    .h = dy[1],
-                                    .w = dy[2],
-                                    .c = g.o,
-                                    .o = g.c,
-                                    .kh = g.kh,
-                                    .kw = g.kw,
-                                    .top = g.kh - 1 - g.top,
-                                    .left = g.kw - 1 - g.left,
-                                    .bottom = g.kh - 1 - g.bottom,
-                                    .right = g.kw - 1 - g.right});
+  const ebb::cpu::ConvForward conv(onednn_problem(rotated(g)));
   const int64_t bytes = (s.in[1].bytes() + 63) / 64 * 64;
   const auto run = [=](const Call& c) {
     auto* turned = static_cast<float*>(c.workspace);

@@ -23,8 +23,10 @@ struct Use {
     p.m = g.n * g.h * g.w;
     p.n = g.c;
     p.k = g.o;
-    p.images = sm90_rotated_images(g);
-    if (g.stride == 1) return p;
+    if (g.stride == 1) {
+      p.images = sm90_images(rotated(g));
+      return p;
+    }
     p.form = gemm::Form::phases;
     p.m /= g.stride * g.stride;
     p.batch = g.stride * g.stride;
