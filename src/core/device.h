@@ -66,6 +66,11 @@ class Device {
   // At a multiple of 64 bytes. Throws Error when out of memory.
   virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device
+  // Copies the results of a run to the host, and waits for all of them together.
+  struct Copied {
+    Tensor from, to;
+  };
+  virtual void fetch(std::span<const Copied> results);
   // Fills `to`, in this device's memory, with what `read` gives of as many bytes. All of it is read
   // when this returns, but the device may not have it yet. Throws what `read` throws.
   virtual void fill(const Tensor& to, const ReadBytes& read);
@@ -77,6 +82,9 @@ class Device {
     static_cast<void>(stream);
     work();
   }
+  // Runs `work`, which copies to this device, beside what the device does, and waits for it. From
+  // any thread.
+  virtual void run_beside(const std::function<void()>& work) { work(); }
   // Runs what may load code, while any thread captures a stream.
   virtual void run_loading(const std::function<void()>& work) { work(); }
   virtual void synchronize() = 0;  // waits for all that was enqueued; throws Error if any failed

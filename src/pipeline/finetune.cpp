@@ -379,6 +379,7 @@ train::TrainJob Finetune::job() {
     if (ahead) return train::prefetched_batches(make, first);
     return [make, next = first]() mutable { return make(next++); };
   };
+  out.batches_on_any_thread = obstacle.empty();
   out.validation = validation_of(pictures_, c_, request_.split,
                                  {[this](const auto& sizes) { return losses(sizes, true); },
                                   [this](const PictureBatch& of) { return batch(of); }});

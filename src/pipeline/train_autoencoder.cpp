@@ -242,6 +242,7 @@ train::TrainJob AutoencoderTraining::job() {
     };
     return train::prefetched_batches(make, first);
   };
+  out.batches_on_any_thread = true;
   out.validation = validation_of(pictures_, c_, request_.split,
                                  {[this](const auto& sizes) { return losses(sizes, true); },
                                   [this](const PictureBatch& of) { return batch(of); }});

@@ -265,12 +265,13 @@ void Plan::enqueue() {
 
 NamedTensors Plan::results() {
   Device& device = *context_.device;
-  NamedTensors out;  // before the copies: an output may be a source as it was
+  NamedTensors out;
+  std::vector<Device::Copied> copied;
   for (const NamedValue& o : graph_.outputs()) {
-    Tensor host(graph_.type(o.value));
-    device.copy(placed(o.value), host);
-    out[o.name] = std::move(host);
+    copied.push_back({placed(o.value), Tensor(graph_.type(o.value))});
+    out[o.name] = copied.back().to;
   }
+  device.fetch(copied);  // before the copies: an output may be a source as it was
   for (const NamedValue& c : memory_.copies) device.copy(placed(c.value), bound(c.name));
   return out;
 }

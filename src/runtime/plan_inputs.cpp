@@ -9,8 +9,7 @@
 namespace ebb {
 namespace {
 
-constexpr int64_t alignment = 64;        // of an input in the block
-constexpr int64_t largest_small = 4096;  // bytes; above, a copy's own cost counts for little
+constexpr int64_t alignment = 64;  // of an input in the block
 
 }  // namespace
 
@@ -21,7 +20,7 @@ PlanInputs::PlanInputs(const Graph& g, const Take& take) {
     if (s.kind != Source::Kind::input) continue;
     const int64_t size = g.type(s.value).bytes();
     Input input{.name = s.name, .source = i};
-    if (size <= largest_small) {
+    if (size <= largest_small_input) {
       input.offset = bytes;
       bytes += (std::max<int64_t>(size, 1) + alignment - 1) / alignment * alignment;
     }

@@ -15,6 +15,9 @@ namespace ebb {
 
 using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
+// Bytes of an input that is copied with the others; above, a copy's own cost counts for little.
+constexpr int64_t largest_small_input = 4096;
+
 class PlanInputs {
  public:
   // `take` gives memory of the device, of so many bytes.

@@ -31,14 +31,13 @@ std::string place(const Type& type, int64_t at) { return str(type, " element ", 
 
 }  // namespace
 
-std::string first_source_not_finite(const Plan& plan, const NamedTensors& inputs) {
+std::string first_source_not_finite(Plan& plan, const NamedTensors& inputs) {
+  plan.load(inputs);
   for (const Source& s : plan.graph().sources()) {
-    const auto given = inputs.find(s.name);
-    const bool input = s.kind == Source::Kind::input;
-    if (input && given == inputs.end()) continue;
-    const Tensor t = input ? given->second : plan.fetch(s.name);
     // the sum of gradients is a result of this very step
     if (s.name.starts_with("acc.")) continue;
+    const bool input = s.kind == Source::Kind::input;
+    const Tensor t = plan.fetch(s.name);
     const int64_t at = find_not_finite(t.type(), t.raw());
     if (at >= 0) return str(input ? "input '" : "tensor '", s.name, "'  ", place(t.type(), at));
   }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "core/out_of_memory.h"
 #include "nn/network.h"
+#include "train/batches_ahead.h"
 #include "train/diagnose.h"
 #include "train/job_facts.h"
 #include "train/pace.h"
@@ -16,6 +17,7 @@
 #include "train/run_folder.h"
 #include "train/step_plans.h"
 #include "train/stop.h"
+#include "train/stop_code.h"
 #include "train/team.h"
 
 namespace ebb::train {
@@ -44,15 +46,18 @@ StepOptions options_of(const TrainJob& job, const Context& context) {
   return o;
 }
 
-CompileOptions compile_options(const TrainConfig& c, const StepOptions& o) {
-  return {.recompute = parse_recompute(c.recompute),
-          .gather_again = o.split.shard == Shard::weights};
+CompileOptions compile_options(const TrainJob& job, const StepOptions& o, const Context& context) {
+  CompileOptions out{.recompute = parse_recompute(job.config.recompute),
+                     .gather_again = o.split.shard == Shard::weights};
+  const auto ahead = batches_ahead_of(job, *context.device);
+  if (ahead && out.recompute.bytes > 0) out.recompute.bytes -= ahead->device_bytes();
+  return out;
 }
 
 // With the same kernels on all ranks.
 StepPlans plans_of(const TrainJob& job, const Team& team, const StepOptions& options,
                    const Context& context) {
-  const CompileOptions how = compile_options(job.config, options);
+  const CompileOptions how = compile_options(job, options, context);
   const auto compile = [&] {
     return StepPlans({job.loss, job.other_losses}, options, context, how);
   };
@@ -62,19 +67,9 @@ StepPlans plans_of(const TrainJob& job, const Team& team, const StepOptions& opt
   return compile();
 }
 
-// Why a run ends, with the signal's number, as a number that ranks tell each other; 0: it goes on.
-constexpr int codes = 8;
-using Stop = TrainResult::Stop;
-double code_of(const std::optional<Stop>& why, int signal) {
-  return why ? static_cast<int>(*why) + 1 + codes * signal : 0;
-}
-std::optional<Stop> stop_of(double code) {
-  if (code == 0) return {};
-  return static_cast<Stop>(static_cast<int>(code) % codes - 1);
-}
-int signal_of(double code) { return static_cast<int>(code) / codes; }
-
 class Run {
+  using Stop = TrainResult::Stop;
+
  public:
   Run(TrainJob job, const Context& context)
       : job_(std::move(job)),
@@ -82,12 +77,13 @@ class Run {
         team_(job_.ranks),
         context_(context),
         options_(options_of(job_, context)),
+        ahead_(batches_ahead_of(job_, *context.device)),
         plans_(plans_of(job_, team_, options_, context)) {
     TrainConfig recorded = c_;
     recorded.resume = recorded.overwrite = false;  // of this start, not of the run
     recorded.gpus.clear();
     job_.info.train_config = to_json(recorded);
-    plan().check_memory();
+    plan().check_memory(ahead_bytes());
     const Optimizer& optimizer = find_optimizer(c_.optimizer);
     team_.check_host_memory(training_bytes(job_.weights, optimizer) +
                             (context.device->on_host() ? plans_.arena_bytes() : 0));
@@ -102,6 +98,7 @@ class Run {
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;
     next_ = job_.batches(state_.step * c_.accumulation);
+    if (ahead_) next_ = batches_ahead(std::move(next_), context_, *ahead_);
   }
 
   TrainResult run() {
@@ -141,7 +138,10 @@ class Run {
  private:
   Plan& plan() { return plans_.first(); }
   const Plan& plan() const { return plans_.first(); }
-  int64_t plan_bytes() const { return plans_.arena_bytes() + plan().source_bytes(); }
+  int64_t ahead_bytes() const { return ahead_ ? ahead_->device_bytes() : 0; }
+  int64_t plan_bytes() const {
+    return plans_.arena_bytes() + plan().source_bytes() + ahead_bytes();
+  }
   int64_t driver_bytes() const { return context_.device->driver_memory().now; }
   bool leads() const { return team_.leads(); }
   bool alone() const { return team_.alone(); }
@@ -203,16 +203,18 @@ class Run {
     return str(", ", parts, " of the weights in parts");
   }
 
+  static bool is_input(const Plan& of, std::string_view name) {
+    const Source* s = of.graph().find_source(name);
+    return s && s->kind == Source::Kind::input;
+  }
+
   NamedTensors inputs_of(const Plan& of, const StepInputs& in) {
     NamedTensors all = step_inputs(in, options_);
     for (auto& [name, t] : batch_) all[name] = t;
     for (const auto& [name, v] :
          {std::pair{"seed", static_cast<int64_t>(uint64_t{c_.seed})}, {"step", state_.step}})
       all[name] = scalar_tensor(v);
-    std::erase_if(all, [&](const auto& one) {
-      const Source* s = of.graph().find_source(one.first);
-      return !s || s->kind != Source::Kind::input;
-    });
+    std::erase_if(all, [&](const auto& one) { return !is_input(of, one.first); });
     return all;
   }
 
@@ -240,6 +242,7 @@ class Run {
     const bool last = in.micro_batch + 1 == in.micro_batches;
     const auto start = Clock::now();
     report(ranks::Phase::batch);
+    batch_.clear();  // its memory is that of the next but one
     batch_ = next_();
     in.report.preparing += seconds_since(start);
     if (last && !alone()) {
@@ -253,8 +256,7 @@ class Run {
     const bool finite = number(out, "finite") == 1;
     if (!last) {
       in.earlier += double{number(out, "loss")};
-      earlier_ = Ran{&used, inputs};
-      if (!finite && !suspect_) suspect_ = earlier_;  // the step's last micro-batch shows it to all
+      if (!finite && !suspect_) suspect_ = Ran{&used, inputs};  // the last shows it to all
       return;
     }
     late_ = read_reports(out);
@@ -301,8 +303,15 @@ class Run {
     const auto result = [](const Ran& r) { return first_result_not_finite(*r.plan, r.inputs); };
     std::string found = team_.of_all(source(suspect_ ? *suspect_ : last));
     if (found.empty() && !team_.of_all(suspect_ ? "has one" : "").empty())
-      found = team_.of_all(result(suspect_ ? *suspect_ : earlier_));
+      found = team_.of_all(result(suspect_ ? *suspect_ : accumulating(last)));
     return found.empty() ? team_.of_all(result(last)) : found;
+  }
+
+  // What the last micro-batch is to the plan of those before it.
+  Ran accumulating(Ran last) {
+    last.plan = &plans_.of(batch_, false);
+    std::erase_if(last.inputs, [&](const auto& one) { return !is_input(*last.plan, one.first); });
+    return last;
   }
 
   // `spoilt`: what the state before a step that diverged has in it.
@@ -444,13 +453,13 @@ class Run {
   Team team_;
   Context context_;
   StepOptions options_;
+  std::optional<BatchesAhead> ahead_;
   StepPlans plans_;
   TrainState state_;
   RunLock lock_;
   std::unique_ptr<MetricsLog> metrics_;
   NextBatch next_;
   NamedTensors batch_;
-  Ran earlier_;                 // the last micro-batch but one
   std::optional<Ran> suspect_;  // the first in this step that was not finite here
   double wish_ = 0;             // why the ranks end, see code_of()
   Reports late_;                // of the last step

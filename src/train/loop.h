@@ -46,6 +46,8 @@ struct TrainJob {
   WriteModel write_model = {};  // null: the network's own tensors
   // Returns the micro-batches first, first + 1, ... of the run.
   std::function<NextBatch(int64_t first)> batches;
+  // Whether they may be asked for on another thread while a step runs.
+  bool batches_on_any_thread = false;
   std::optional<Validation> validation = {};
   std::string data = {};  // a line for people: what is trained on
   Hooks hooks = {};

@@ -380,6 +380,7 @@ train::TrainJob make_job(const Options& o, const train::HeldOut& data, const Con
   if (data.validation) job.data += str("; ", data.note);
   const TrainConfig loading = on_threads(o.train, o.threads, train::most_loaders);
   job.batches = train::dataset_batches(*data.training, loading, o.split());
+  job.batches_on_any_thread = true;
   if (data.validation) {
     job.validation = train::validation_of(*data.validation, o.train, o.split());
     job.validation->loss = loss_of(o, false);

@@ -162,6 +162,7 @@ CudaDevice::CudaDevice(int index)
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
   make(stream_, least);
+  make(copy_stream_, least);
   make(side_stream(SideStream::compute), least);
   make(side_stream(SideStream::collectives), greatest);  // others wait for what it computes
   void* fault = nullptr;
@@ -184,6 +185,7 @@ CudaDevice::~CudaDevice() {
   staging_.reset();
   cudaFreeHost(fault_);
   for (const cudaStream_t s : side_streams_) cudaStreamDestroy(s);
+  cudaStreamDestroy(copy_stream_);
   cudaStreamDestroy(stream_);
 }
 
@@ -279,6 +281,10 @@ void CudaDevice::copy(const Tensor& from, const Tensor& to) {
   if (to.buffer()->on_host()) synchronize();
 }
 
+void CudaDevice::fetch(std::span<const Copied> results) {
+  if (!results.empty()) staging().fetch(results, stream(), [this] { synchronize(); });
+}
+
 void CudaDevice::fill(const Tensor& to, const ReadBytes& read) {
   staging().fill(to.raw(), to.bytes(), read, stream());
 }
@@ -357,6 +363,12 @@ void CudaDevice::run_on(void* stream, const std::function<void()>& work) {
   const OnDevice here(index_);
   const OnStream on(*this, static_cast<cudaStream_t>(stream));
   work();
+}
+
+void CudaDevice::run_beside(const std::function<void()>& work) {
+  require_here();
+  run_on(copy_stream_, work);
+  check(cudaStreamSynchronize(copy_stream_), "copying to the device");
 }
 
 void CudaDevice::run_loading(const std::function<void()>& work) {

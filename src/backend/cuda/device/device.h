@@ -48,6 +48,7 @@ class CudaDevice final : public Device {
   int64_t rounded(int64_t bytes) const override;
   std::shared_ptr<Buffer> allocate(int64_t bytes) override;
   void copy(const Tensor& from, const Tensor& to) override;
+  void fetch(std::span<const Copied> results) override;
   void fill(const Tensor& to, const ReadBytes& read) override;
   void synchronize() override;
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
@@ -58,6 +59,7 @@ class CudaDevice final : public Device {
   void wait(const Event& event) override;
   void run_current(const std::function<void()>& work) override;
   void run_on(void* stream, const std::function<void()>& work) override;
+  void run_beside(const std::function<void()>& work) override;
   void run_loading(const std::function<void()>& work) override;
   // The device becomes that of the calling thread, which trains on it.
   void join(RankGroup& group) override;
@@ -87,7 +89,7 @@ class CudaDevice final : public Device {
   int64_t context_bytes_ = 0, free_at_first_ = 0;
   std::shared_ptr<std::atomic<int64_t>> allocated_ = std::make_shared<std::atomic<int64_t>>(0);
   int index_ = -1;  // among the devices here; -1: it is only described
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr, copy_stream_ = nullptr;
   std::array<cudaStream_t, side_streams> side_streams_ = {};
   bool waited_ = false;
   Fault* fault_ = nullptr;

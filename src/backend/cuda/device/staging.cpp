@@ -51,6 +51,36 @@ Staging::~Staging() {
   cudaFreeHost(memory_);
 }
 
+void Staging::fetch(std::span<const Device::Copied> results, cudaStream_t stream,
+                    const std::function<void()>& wait) {
+  constexpr size_t largest_small = 4096;  // bytes; above, a copy's own wait counts for little
+  const Taken taken(*this);
+  char* const pinned = memory_ + taken.index() * slot_bytes;
+  check(cudaEventSynchronize(used_[taken.index()]), "copying from the device");
+  struct Small {
+    void* to;
+    const char* at;
+    size_t bytes;
+  };
+  std::vector<Small> small;
+  size_t end = 0;
+  for (const auto& [from, to] : results) {
+    require(from.type() == to.type(), "copy: types differ (", from.type(), ", ", to.type(), ")");
+    const auto bytes = static_cast<size_t>(from.bytes());
+    if (bytes == 0) continue;
+    void* target = to.raw();
+    if (bytes <= largest_small && end + bytes <= slot_bytes) {
+      small.push_back({target, pinned + end, bytes});
+      target = pinned + end;
+      end += bytes;
+    }
+    check(cudaMemcpyAsync(target, from.raw(), bytes, cudaMemcpyDeviceToHost, stream),
+          "copying from the device");
+  }
+  wait();
+  for (const Small& s : small) std::memcpy(s.to, s.at, s.bytes);
+}
+
 void Staging::put(char* to, int64_t at, size_t count, const ReadBytes& read, cudaStream_t stream) {
   const OnDevice here(device_);  // a thread that reads would begin to use the first one
   const Taken taken(*this);

@@ -1,11 +1,13 @@
-// Asynchronous copies to the device, through a ring of pinned buffers.
+// Asynchronous copies to the device, through a ring of pinned buffers, and of results from it.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "core/device.h"
@@ -24,6 +26,10 @@ class Staging {
   // The same of what `read` gives, which several threads put into pinned memory while the device
   // copies what others have put there: reading and copying overlap. Throws what `read` throws.
   void fill(void* to, int64_t bytes, const ReadBytes& read, cudaStream_t stream);
+  // Enqueues copies to the host, calls `wait`, which waits for them, and leaves them where they
+  // belong: small ones come through one pinned buffer, which no copy has to wait for by itself.
+  void fetch(std::span<const Device::Copied> results, cudaStream_t stream,
+             const std::function<void()>& wait);
 
  private:
   class Taken;

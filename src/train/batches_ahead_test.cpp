@@ -1,0 +1,132 @@
+#include "train/batches_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "backends.h"
+#include "support/files.h"
+
+namespace ebb::train {
+namespace {
+
+using testing::expect_error;
+
+constexpr int64_t elements = 10'000, at_most = 40'192;  // bytes of them, aligned
+
+// Batches of which the large input holds number, number + 1, ...
+NamedTensors numbered(int64_t number) {
+  Tensor images(DType::f32, {elements});
+  const auto all = images.span<float>();
+  std::iota(all.begin(), all.end(), static_cast<float>(number));
+  return {{"images", images}, {"number", scalar_tensor(number)}, {"unused", images.clone()}};
+}
+
+NextBatch numbered_batches() {
+  return [number = int64_t{0}]() mutable { return numbered(number++); };
+}
+
+class BatchesAheadOn : public test::OnEachBackend {
+ protected:
+  NextBatch begin(NextBatch next, int64_t bytes = at_most, int64_t batches = 2) {
+    return batches_ahead(std::move(next), context_,
+                         {.inputs = {"images"}, .bytes = bytes, .batches = batches});
+  }
+  std::vector<float> fetched(const Tensor& t) {
+    Tensor host(t.type());
+    context_.device->copy(t, host);
+    return {host.span<float>().begin(), host.span<float>().end()};
+  }
+};
+
+TEST_P(BatchesAheadOn, large_inputs__are_in_the_devices_memory_and_as_they_were) {
+  const NextBatch next = begin(numbered_batches());
+  std::set<const void*> places;
+  for (int64_t n = 0; n < 50; ++n) {
+    const NamedTensors batch = next();
+    const Tensor& images = batch.at("images");
+    EXPECT_EQ(images.buffer()->on_host(), context_.device->on_host());
+    places.insert(images.raw());
+    const std::vector<float> got = fetched(images);
+    for (int64_t i = 0; i < elements; ++i)
+      ASSERT_EQ(got[static_cast<size_t>(i)], static_cast<float>(n + i));
+    EXPECT_EQ(batch.at("number").span<int64_t>()[0], n);
+    EXPECT_TRUE(batch.at("unused").buffer()->on_host());
+  }
+  EXPECT_EQ(places.size(), 2u);
+}
+
+TEST_P(BatchesAheadOn, a_batch_that_is_held__keeps_its_values) {
+  const NextBatch next = begin(numbered_batches(), at_most, 3);
+  const NamedTensors first = next();
+  for (int i = 0; i < 10; ++i) next();
+  EXPECT_EQ(fetched(first.at("images"))[0], 0);
+}
+
+TEST_P(BatchesAheadOn, a_fault__comes_in_place_of_its_batch) {
+  const NextBatch next = begin([number = int64_t{0}]() mutable {
+    require(number < 3, "no more pictures");
+    return numbered(number++);
+  });
+  for (int i = 0; i < 3; ++i) next();
+  expect_error([&] { next(); }, "no more pictures");
+}
+
+TEST_P(BatchesAheadOn, a_batch_of_more_bytes__is_refused) {
+  const NextBatch next = begin(numbered_batches(), 39'936);
+  expect_error([&] { next(); }, "train: a batch is larger than its graphs' inputs");
+}
+
+TEST_P(BatchesAheadOn, more_batches_held_than_there_is_memory_for__are_refused) {
+  const NextBatch next = begin(numbered_batches());
+  const NamedTensors first = next(), second = next();
+  expect_error([&] { next(); }, "train: more batches are in use than there is memory for (1)");
+}
+
+INSTANTIATE_TEST_SUITE_P(cpu, BatchesAheadOn, ::testing::ValuesIn(test::only("cpu")));
+INSTANTIATE_TEST_SUITE_P(cuda, BatchesAheadOn, ::testing::ValuesIn(test::only("cuda")));
+
+// A job for a device with memory of its own, of which nothing is asked but where that lies.
+struct Elsewhere final : Device {
+  std::string_view backend() const override { return "elsewhere"; }
+  std::string description() const override { return "elsewhere"; }
+  bool on_host() const override { return false; }
+  bool fast_in(DType) const override { return false; }
+  int64_t free_memory() const override { return 0; }
+  std::shared_ptr<Buffer> allocate(int64_t) override { return nullptr; }
+  void copy(const Tensor&, const Tensor&) override {}
+  void synchronize() override {}
+};
+
+TrainJob job_of(int64_t images, int64_t accumulation) {
+  TrainJob job;
+  job.config.accumulation = accumulation;
+  job.batches_on_any_thread = true;
+  job.loss.source(Source::Kind::input, "images", {DType::f32, {images}});
+  job.loss.source(Source::Kind::input, "labels", {DType::i64, {8}});
+  job.loss.source(Source::Kind::param, "weights", {DType::f32, {elements}});
+  return job;
+}
+
+TEST(BatchesAheadOf, a_job__takes_memory_for_the_largest_of_its_shapes) {
+  TrainJob job = job_of(2'000, 1);
+  Graph larger;
+  larger.source(Source::Kind::input, "images", {DType::f32, {elements}});
+  job.other_losses.push_back(std::move(larger));
+  const auto ahead = batches_ahead_of(job, Elsewhere());
+  ASSERT_TRUE(ahead);
+  EXPECT_EQ(ahead->inputs, (std::set<std::string, std::less<>>{"images"}));
+  EXPECT_EQ(ahead->bytes, at_most);
+  EXPECT_EQ(ahead->device_bytes(), 2 * at_most);
+  EXPECT_EQ(batches_ahead_of(job_of(elements, 4), Elsewhere())->device_bytes(), 3 * at_most);
+}
+
+TEST(BatchesAheadOf, small_inputs_and_batches_of_one_thread__are_not_copied_ahead) {
+  EXPECT_FALSE(batches_ahead_of(job_of(1'000, 1), Elsewhere()));
+  TrainJob job = job_of(elements, 1);
+  job.batches_on_any_thread = false;
+  EXPECT_FALSE(batches_ahead_of(job, Elsewhere()));
+}
+
+}  // namespace
+}  // namespace ebb::train
