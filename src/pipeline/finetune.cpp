@@ -234,22 +234,30 @@ void Finetune::encode_all() {
 
 // ---- batches -------------------------------------------------------------------------------
 
-void Finetune::add_latents(NamedTensors& to, const PictureBatch& of, int64_t row) {
-  const size_t k = picture_at(of, row);
-  const int64_t image = of.first + row;
-  const bool mirrored = c_.flip && !of.measured && train::flips(c_.seed, image);
-  const NamedTensors posterior =
-      latents_->of(pictures_.data.pictures[k], pictures_.fits[k], mirrored);
-  Tensor latent = posterior.at("mean");
-  if (const auto deviation = posterior.find("deviation"); deviation != posterior.end()) {
-    std::vector<float> noise(static_cast<size_t>(latent.numel() + 3) / 4 * 4);
-    const uint32_t step = of.measured ? train::validation_step : 0;
-    fill_normal({c_.seed, static_cast<uint64_t>(image), step, random_use("latent")}, 0, noise);
-    latent = latent.clone();  // the cache has it, too
-    const auto v = latent.span<float>(), d = deviation->second.span<float>();
-    for (size_t i = 0; i < v.size(); ++i) v[i] += d[i] * noise[i];
+// Only drawing takes long, and is done by several threads.
+void Finetune::add_latents(NamedTensors& to, const PictureBatch& of) {
+  const auto n = std::ssize(of.pictures);
+  std::vector<NamedTensors> posteriors;
+  for (int64_t row = 0; row < n; ++row) {
+    const size_t k = picture_at(of, row);
+    const bool mirrored = c_.flip && !of.measured && train::flips(c_.seed, of.first + row);
+    posteriors.push_back(latents_->of(pictures_.data.pictures[k], pictures_.fits[k], mirrored));
   }
-  put_row(to.at("images"), row, latent);
+  Tensor& images = to.at("images");
+  train::parallel(n, request_.threads, [&](int64_t row) {
+    const NamedTensors& posterior = posteriors[static_cast<size_t>(row)];
+    Tensor latent = posterior.at("mean");
+    if (const auto deviation = posterior.find("deviation"); deviation != posterior.end()) {
+      std::vector<float> noise(static_cast<size_t>(latent.numel() + 3) / 4 * 4);
+      const uint32_t step = of.measured ? train::validation_step : 0;
+      fill_normal({c_.seed, static_cast<uint64_t>(of.first + row), step, random_use("latent")}, 0,
+                  noise);
+      latent = latent.clone();  // the cache has it, too
+      const auto v = latent.span<float>(), d = deviation->second.span<float>();
+      for (size_t i = 0; i < v.size(); ++i) v[i] += d[i] * noise[i];
+    }
+    put_row(images, row, latent);
+  });
 }
 
 void Finetune::add_texts(NamedTensors& to, const PictureBatch& of, int64_t row) {
@@ -295,9 +303,9 @@ NamedTensors Finetune::batch(const PictureBatch& of) {
   const Tensor index(DType::i64, {n});
   for (int64_t row = 0; row < n; ++row) {
     index.span<int64_t>()[static_cast<size_t>(row)] = of.first + row;
-    add_latents(out, of, row);
     add_texts(out, of, row);
   }
+  add_latents(out, of);
   out.emplace("image", index);
   if (f_.trains("controlnet")) add_controls(out, of);
   if (f_.prior.empty() || of.measured) return out;

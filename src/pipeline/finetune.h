@@ -39,7 +39,7 @@ class Finetune final : public CheckpointTraining {
   std::vector<Graph> losses(const std::vector<train::PictureSize>& sizes, bool measured);
   std::string prefetch_obstacle() const;
   NamedTensors batch(const PictureBatch& of);
-  void add_latents(NamedTensors& to, const PictureBatch& of, int64_t row);
+  void add_latents(NamedTensors& to, const PictureBatch& of);
   void add_texts(NamedTensors& to, const PictureBatch& of, int64_t row);
   void add_controls(NamedTensors& to, const PictureBatch& of);
   std::map<std::string, std::string> facts(
