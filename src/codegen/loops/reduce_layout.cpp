@@ -81,14 +81,25 @@ void cut_columns(const ReduceForm& f, const Target& target, int64_t across, Redu
   l.chunks = ceil_div(run, l.per_chunk);
 }
 
-// A few cache lines across; or one, where a block then takes the whole run, which saves the launch
-// that adds up chunks.
+// A few cache lines across; or one or, of few elements, a part of one, where a block then takes the
+// whole run, which saves the launch that adds up chunks.
 void cut_columns(const ReduceForm& f, const Target& target, ReduceLayout& l) {
-  constexpr int64_t wide = 32, line = 8;  // vectors
-  ReduceLayout narrow = l;
+  constexpr int64_t wide = 32, line = 8, sector = 2;  // vectors
+  constexpr int64_t few = int64_t{1} << 20, serial = 16;
+  const ReduceLayout uncut = l;
   cut_columns(f, target, f.run() >= wide ? wide : int64_t{block_threads}, l);
-  cut_columns(f, target, line, narrow);
-  if (l.chunks > 1 && narrow.chunks == 1) l = narrow;
+  if (l.chunks == 1) return;
+  for (int64_t across = line; across >= sector; across /= 2) {
+    ReduceLayout narrow = uncut;
+    cut_columns(f, target, across, narrow);
+    const bool short_run =
+        f.space.numel(0, f.space.rank()) <= few && f.run() <= serial * narrow.down;
+    if (narrow.chunks > 1 && !short_run) continue;
+    narrow.chunks = 1;
+    narrow.per_chunk = f.run();
+    l = narrow;
+    return;
+  }
 }
 
 // Registers of a thread's values, about: accumulators and coefficients of columns, loads under way.

@@ -179,11 +179,6 @@ bool runs_at_once(const Signature& s, const Device& device) {
          of(device).capability() == 90;
 }
 
-bool plain_heads(const Signature& s) {
-  const AttentionSizes z = attention_sizes(s);
-  return z.plain() && z.group() == 1;
-}
-
 bool supports_at_once(const Signature& s, const Device& device) {
   if (!runs_at_once(s, device)) return false;
   const Use u = use_of(s);
@@ -212,7 +207,7 @@ Program prepare_at_once(const Signature& s, const Tune&, Device& device) {
 }
 
 bool supports_head(const Signature& s, const Device& device) {
-  return runs_at_once(s, device) && plain_heads(s) && serves_head(use_of(s).z);
+  return runs_at_once(s, device) && attention_sizes(s).group() == 1 && serves_head(use_of(s).z);
 }
 
 Program prepare_head(const Signature& s, const Tune&, Device& device) {

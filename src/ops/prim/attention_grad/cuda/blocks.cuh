@@ -119,6 +119,20 @@ __device__ __forceinline__ void exp_scores_transposed(float (&s)[N][4], const fl
       if (key + i / 2 * 8 >= count) s[n][i] = 0;
 }
 
+// p^T of 64 keys from `key` on becomes 0 for the queries that do not see them yet: a block of
+// queries of which the first sees the keys up to `last`, and each one more than the query before.
+template <int N>
+__device__ __forceinline__ void mask_later_keys(float (&s)[N][4], int key, int last) {
+  if (last >= key + 63) return;
+  const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4;
+  const int later = key + row - last - lane % 4 * 2;  // at row 0 and column 0 of this thread
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (later + i / 2 * 8 > 8 * n + i % 2) s[n][i] = 0;
+}
+
 // ds^T = p^T (dp^T - delta), packed like p^T.
 template <class T, int N>
 __device__ __forceinline__ void differentiate(uint32_t (&ds)[N][4], const uint32_t (&weights)[N][4],

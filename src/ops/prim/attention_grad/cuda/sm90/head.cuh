@@ -171,6 +171,7 @@ __device__ __forceinline__ void process_query_block(const HeadGradParams& p, con
   wgmma_wait<1>();
   fence_accumulators(s);
   exp_scores_transposed(s, w.lse_log2 + query, p.g.z.scale_log2, p.g.z.s - w.group * 64);
+  mask_later_keys(s, w.group * 64, query + p.g.mask.diagonal - 1);
   pack_weights<T, S::step>(weights, s);
   fence_accumulators(weights);
   wgmma_fence();

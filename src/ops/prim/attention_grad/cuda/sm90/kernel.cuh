@@ -91,23 +91,6 @@ __device__ __forceinline__ void start_dq(DqAccumulators<D>& dq, const LongWork<D
   wgmma_commit();
 }
 
-// p of the keys that queries do not see yet becomes 0; the first visible ones are on the diagonal.
-template <int D, bool Causal>
-__device__ __forceinline__ void mask_later_keys(ScoreAccumulators<D>& s, const LongWork<D>& w,
-                                                const Iteration<Causal>& o) {
-  using S = LongShape<D>;
-  const int query = o.place.block(w.p.sizes) * S::queries + w.p.sizes.diagonal;
-  const int key = o.key_block * S::keys + w.group * 64;
-  if (query >= key + 63) return;
-  const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane / 4;
-  const int later = key + row - query - lane % 4 * 2;  // at row 0 and column 0 of this thread
-#pragma unroll
-  for (int n = 0; n < S::queries / 8; ++n)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (later + i / 2 * 8 > 8 * n + i % 2) s[n][i] = 0;
-}
-
 // Packed p from the scores.
 template <class T, int D, bool Causal>
 __device__ __forceinline__ void pack_probabilities(Packed<D>& weights, ScoreAccumulators<D>& s,
@@ -117,7 +100,9 @@ __device__ __forceinline__ void pack_probabilities(Packed<D>& weights, ScoreAccu
   exp_scores_transposed(
       s, reinterpret_cast<const float*>(w.memory + S::lse_log2 + (o.count & 1) * S::stats_bytes),
       w.p.g.z.scale_log2, w.p.g.z.s - o.key_block * S::keys - w.group * 64);
-  if constexpr (Causal) mask_later_keys<D>(s, w, o);
+  if constexpr (Causal)
+    mask_later_keys(s, o.key_block * S::keys + w.group * 64,
+                    o.place.block(w.p.sizes) * S::queries + w.p.sizes.diagonal);
   pack_weights<T, S::queries>(weights, s);
 }
 
