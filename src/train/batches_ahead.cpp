@@ -51,7 +51,7 @@ class BatchMemory {
 
 }  // namespace
 
-std::optional<BatchesAhead> batches_ahead_of(const TrainJob& job, const Device& device) {
+BatchesAhead batches_ahead_of(const TrainJob& job, const Device& device) {
   if (device.on_host() || !job.batches_on_any_thread) return {};
   // With accumulation the first that was not finite is held until the step is over.
   BatchesAhead out{.batches = job.config.accumulation > 1 ? 3 : 2};
@@ -67,11 +67,11 @@ std::optional<BatchesAhead> batches_ahead_of(const TrainJob& job, const Device& 
   };
   add(job.loss);
   for (const Graph& g : job.other_losses) add(g);
-  if (out.bytes == 0) return {};
   return out;
 }
 
 NextBatch batches_ahead(NextBatch next, const Context& context, BatchesAhead ahead) {
+  if (ahead.bytes == 0) return next;
   const auto memory = std::make_shared<BatchMemory>(context, std::move(ahead));
   const auto all = std::make_shared<Prefetcher<NamedTensors>>(
       [next = std::move(next), memory, device = context.device](int64_t, const std::stop_token&) {

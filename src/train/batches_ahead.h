@@ -1,7 +1,6 @@
 // Batches in the device's memory: copied there while a step runs on the batch before.
 #pragma once
 
-#include <optional>
 #include <set>
 #include <string>
 
@@ -14,14 +13,14 @@ namespace ebb::train {
 // those of at most largest_small_input bytes are not.
 struct BatchesAhead {
   std::set<std::string, std::less<>> inputs;
-  int64_t bytes = 0;    // of them in a batch, at most
+  int64_t bytes = 0;    // of them in a batch, at most; 0: nothing is copied
   int64_t batches = 0;  // that the run holds at the same time, and one that is being copied
 
   int64_t device_bytes() const { return bytes * batches; }
 };
-// None where the device's memory is the host's, all inputs are small, or batches are made by the
-// thread that runs the steps.
-std::optional<BatchesAhead> batches_ahead_of(const TrainJob& job, const Device& device);
+// Nothing where the device's memory is the host's, or where batches are made by the thread that
+// runs the steps.
+BatchesAhead batches_ahead_of(const TrainJob& job, const Device& device);
 
 // The batches of `next` with those inputs in the device's memory, which is taken at once. A thread
 // asks `next` for a batch and copies it beside the work on the one before; what `next` throws is

@@ -49,8 +49,8 @@ StepOptions options_of(const TrainJob& job, const Context& context) {
 CompileOptions compile_options(const TrainJob& job, const StepOptions& o, const Context& context) {
   CompileOptions out{.recompute = parse_recompute(job.config.recompute),
                      .gather_again = o.split.shard == Shard::weights};
-  const auto ahead = batches_ahead_of(job, *context.device);
-  if (ahead && out.recompute.bytes > 0) out.recompute.bytes -= ahead->device_bytes();
+  if (int64_t& budget = out.recompute.bytes; budget > 0)  // 0: all that is free
+    budget = std::max<int64_t>(budget - batches_ahead_of(job, *context.device).device_bytes(), 1);
   return out;
 }
 
@@ -83,7 +83,7 @@ class Run {
     recorded.resume = recorded.overwrite = false;  // of this start, not of the run
     recorded.gpus.clear();
     job_.info.train_config = to_json(recorded);
-    plan().check_memory(ahead_bytes());
+    plan().check_memory(ahead_.device_bytes());
     const Optimizer& optimizer = find_optimizer(c_.optimizer);
     team_.check_host_memory(training_bytes(job_.weights, optimizer) +
                             (context.device->on_host() ? plans_.arena_bytes() : 0));
@@ -97,8 +97,7 @@ class Run {
     if (!leads() && !context_.device->on_host()) drop_tensors(state_);
     first_ = state_.step;
     saved_ = c_.resume ? state_.step : -1;
-    next_ = job_.batches(state_.step * c_.accumulation);
-    if (ahead_) next_ = batches_ahead(std::move(next_), context_, *ahead_);
+    next_ = batches_ahead(job_.batches(state_.step * c_.accumulation), context_, ahead_);
   }
 
   TrainResult run() {
@@ -138,9 +137,8 @@ class Run {
  private:
   Plan& plan() { return plans_.first(); }
   const Plan& plan() const { return plans_.first(); }
-  int64_t ahead_bytes() const { return ahead_ ? ahead_->device_bytes() : 0; }
   int64_t plan_bytes() const {
-    return plans_.arena_bytes() + plan().source_bytes() + ahead_bytes();
+    return plans_.arena_bytes() + plan().source_bytes() + ahead_.device_bytes();
   }
   int64_t driver_bytes() const { return context_.device->driver_memory().now; }
   bool leads() const { return team_.leads(); }
@@ -453,7 +451,7 @@ class Run {
   Team team_;
   Context context_;
   StepOptions options_;
-  std::optional<BatchesAhead> ahead_;
+  BatchesAhead ahead_;
   StepPlans plans_;
   TrainState state_;
   RunLock lock_;
