@@ -23,11 +23,11 @@ class HostEvent final : public Event {
 
 }  // namespace
 
-// For memory that the host can write to.
 void Device::fetch(std::span<const Copied> results) {
   for (const Copied& r : results) copy(r.from, r.to);
 }
 
+// For memory that the host can write to.
 void Device::fill(const Tensor& to, const ReadBytes& read) {
   constexpr int64_t chunk = int64_t{1} << 20;
   auto* const data = static_cast<uint8_t*>(to.raw());

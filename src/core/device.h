@@ -66,10 +66,10 @@ class Device {
   // At a multiple of 64 bytes. Throws Error when out of memory.
   virtual std::shared_ptr<Buffer> allocate(int64_t bytes) = 0;
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  // same type; either side any device
-  // Copies the results of a run to the host, and waits for all of them together.
   struct Copied {
     Tensor from, to;
   };
+  // Copies the results of a run to the host, and waits for all of them together.
   virtual void fetch(std::span<const Copied> results);
   // Fills `to`, in this device's memory, with what `read` gives of as many bytes. All of it is read
   // when this returns, but the device may not have it yet. Throws what `read` throws.

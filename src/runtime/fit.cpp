@@ -49,7 +49,7 @@ class Planner {
 
 // The budget of the arena. The rest of free memory is for samples in flight and for the driver.
 int64_t room(const Graph& g, const Recompute& r, int64_t free, int64_t driver) {
-  return (r.bytes > 0 ? r.bytes - driver : free / 10 * 9) - source_bytes(g);
+  return (r.bytes > 0 ? r.bytes - driver : free / 10 * 9) - source_bytes(g) - r.beside;
 }
 
 // Whether the arena fits.
@@ -124,7 +124,7 @@ std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, 
   Fitted out = fit_blocks(plans, bytes);
   require(r.bytes == 0 || fits(out, bytes), "recompute: a run does not fit into ",
           r.bytes / 1000000, " MB: with all ", most.blocks, " blocks computed again it needs ",
-          (out.memory.arena_bytes + source_bytes(g) + driver + 999999) / 1000000, " MB",
+          (out.memory.arena_bytes + source_bytes(g) + r.beside + driver + 999999) / 1000000, " MB",
           driver > 0 ? str(" (driver ", driver / 1000000, " MB)") : std::string(), "; ",
           advice_on_memory(true));
   return out;

@@ -20,6 +20,7 @@ struct Recompute {
   enum class Kind : uint8_t { off, pointwise, all, fit };
   Kind kind = Kind::off;
   int64_t bytes = 0;          // fit: the budget; 0: free memory
+  int64_t beside = 0;         // bytes that it has to hold besides a run
   std::string loss = "loss";  // the output that the gradients are of
 };
 Recompute parse_recompute(std::string_view text);  // throws Error

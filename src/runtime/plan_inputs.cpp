@@ -20,7 +20,7 @@ PlanInputs::PlanInputs(const Graph& g, const Take& take) {
     if (s.kind != Source::Kind::input) continue;
     const int64_t size = g.type(s.value).bytes();
     Input input{.name = s.name, .source = i};
-    if (size <= largest_small_input) {
+    if (is_small_input(g.type(s.value))) {
       input.offset = bytes;
       bytes += (std::max<int64_t>(size, 1) + alignment - 1) / alignment * alignment;
     }

@@ -15,8 +15,11 @@ namespace ebb {
 
 using NamedTensors = std::map<std::string, Tensor, std::less<>>;
 
-// Bytes of an input that is copied with the others; above, a copy's own cost counts for little.
-constexpr int64_t largest_small_input = 4096;
+// Whether an input is copied with others; where it is larger, a copy's own cost counts for little.
+inline bool is_small_input(const Type& type) {
+  constexpr int64_t largest = 4096;  // bytes
+  return type.bytes() <= largest;
+}
 
 class PlanInputs {
  public:

@@ -1,16 +1,19 @@
 #include "train/batches_ahead.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "runtime/plan_inputs.h"
 
 namespace ebb::train {
 namespace {
 
-constexpr int64_t alignment = 256;  // of an input within a batch
-
-int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+int64_t aligned(int64_t bytes) {
+  constexpr int64_t alignment = 256;  // of an input within a batch
+  return rounded_up(bytes, alignment);
+}
 
 // Memory for several batches.
 class BatchMemory {
@@ -25,7 +28,7 @@ class BatchMemory {
     const std::shared_ptr<Buffer> memory = unused();
     int64_t at = 0;
     for (auto& [name, tensor] : batch) {
-      if (!ahead_.inputs.contains(name)) continue;
+      if (!ahead_.inputs.contains(name) || is_small_input(tensor.type())) continue;
       const Tensor to(tensor.type(), memory, at);
       at += aligned(tensor.bytes());
       require(at <= ahead_.bytes, "train: a batch is larger than its graphs' inputs (",
@@ -41,6 +44,7 @@ class BatchMemory {
         std::ranges::find_if(all_, [](const auto& buffer) { return buffer.use_count() == 1; });
     require(found != all_.end(), "train: more batches are in use than there is memory for (",
             all_.size() - 1, ")");
+    std::atomic_thread_fence(std::memory_order_acquire);  // behind who let go of it
     return *found;
   }
 
@@ -53,15 +57,14 @@ class BatchMemory {
 
 BatchesAhead batches_ahead_of(const TrainJob& job, const Device& device) {
   if (device.on_host() || !job.batches_on_any_thread) return {};
-  // With accumulation the first that was not finite is held until the step is over.
-  BatchesAhead out{.batches = job.config.accumulation > 1 ? 3 : 2};
+  BatchesAhead out;
   const auto add = [&out](const Graph& g) {
     int64_t sum = 0;
     for (const Source& s : g.sources()) {
-      const int64_t size = g.type(s.value).bytes();
-      if (s.kind != Source::Kind::input || size <= largest_small_input) continue;
+      const Type& type = g.type(s.value);
+      if (s.kind != Source::Kind::input || is_small_input(type)) continue;
       out.inputs.insert(s.name);
-      sum += aligned(size);
+      sum += aligned(type.bytes());
     }
     out.bytes = std::max(out.bytes, sum);
   };

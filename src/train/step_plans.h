@@ -28,8 +28,8 @@ class StepPlans {
   Plan& first() { return steps_.front()->step; }
   const Plan& first() const { return steps_.front()->step; }
   void connect();
-  // Throws Error unless the device has the memory.
-  void check_memory() const;
+  // Throws Error unless the device has the memory, and `others` bytes that are taken as well.
+  void check_memory(int64_t others) const;
 
   // The step's plan for a batch, or, with accumulation, that of its micro-batches but the last.
   // Throws Error for a batch of other shapes.

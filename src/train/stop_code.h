@@ -8,7 +8,8 @@
 
 namespace ebb::train {
 
-constexpr int stop_codes = 8;  // more than there are reasons
+constexpr int stop_codes = 8;
+static_assert(static_cast<int>(TrainResult::Stop::hook) + 1 < stop_codes);  // the last reason
 
 inline double code_of(const std::optional<TrainResult::Stop>& why, int signal) {
   return why ? static_cast<int>(*why) + 1 + stop_codes * signal : 0;

@@ -26,6 +26,13 @@ std::string Team::of_rank_0(const std::string& text) const {
   return alone() ? text : group_->gather(text)[0];
 }
 
+std::string Team::of_first(const std::string& text) const {
+  if (alone()) return text;
+  const std::vector<std::string> all = group_->gather(text);
+  const auto found = std::ranges::find_if(all, [](const auto& one) { return !one.empty(); });
+  return found == all.end() ? "" : *found;
+}
+
 std::string Team::of_all(const std::string& text) const {
   if (alone()) return text;
   const std::vector<std::string> all = group_->gather(text);

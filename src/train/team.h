@@ -27,7 +27,9 @@ class Team {
 
   // All ranks call these. What rank 0 says:
   std::string of_rank_0(const std::string& text) const;
-  // What the first rank says that says something, with its number:
+  // What the first rank says that says something:
+  std::string of_first(const std::string& text) const;
+  // The same, with the rank's number:
   std::string of_all(const std::string& text) const;
   // Kernels that are as fast as each other differ in their last bits, and each rank has measured
   // for itself: gives all of them the choices of rank 0. Whether that changed some here.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -76,13 +77,13 @@ class FarDevice final : public Device {
   // The device is one of several; null: it computes alone.
   void join_as(std::shared_ptr<Communicator> c) { communicator_ = std::move(c); }
 
-  std::string kernels = "cpu";  // whose kernels it uses
-  DType fast = DType::f32;      // beside f32
-  DriverMemory driver = {};     // what it says of that
-  int64_t unit = 1;             // that allocations are rounded to
-  bool late = false;            // it has a side stream
-  int64_t sent = 0;             // bytes copied from the host
-  int transfers = 0;            // copies from the host
+  std::string kernels = "cpu";     // whose kernels it uses
+  DType fast = DType::f32;         // beside f32
+  DriverMemory driver = {};        // what it says of that
+  int64_t unit = 1;                // that allocations are rounded to
+  bool late = false;               // it has a side stream
+  std::atomic<int64_t> sent = 0;   // bytes copied from the host
+  std::atomic<int> transfers = 0;  // copies from the host
   int captures = 0, launches = 0;
   mutable int asked = 0;             // for free memory
   std::string fault;                 // what the next wait fails with, once

@@ -81,8 +81,8 @@ void cut_columns(const ReduceForm& f, const Target& target, int64_t across, Redu
   l.chunks = ceil_div(run, l.per_chunk);
 }
 
-// A few cache lines across; or one or, of few elements, a part of one, where a block then takes the
-// whole run, which saves the launch that adds up chunks.
+// A few cache lines across. Or one, where a block then takes the whole run, which saves the launch
+// that adds up chunks. Of few elements also a part of one, for the same.
 void cut_columns(const ReduceForm& f, const Target& target, ReduceLayout& l) {
   constexpr int64_t wide = 32, line = 8, sector = 2;  // vectors
   constexpr int64_t few = int64_t{1} << 20, serial = 16;
@@ -92,9 +92,9 @@ void cut_columns(const ReduceForm& f, const Target& target, ReduceLayout& l) {
   for (int64_t across = line; across >= sector; across /= 2) {
     ReduceLayout narrow = uncut;
     cut_columns(f, target, across, narrow);
-    const bool short_run =
+    const bool is_short =
         f.space.numel(0, f.space.rank()) <= few && f.run() <= serial * narrow.down;
-    if (narrow.chunks > 1 && !short_run) continue;
+    if (!is_short && (across < line || narrow.chunks > 1)) continue;
     narrow.chunks = 1;
     narrow.per_chunk = f.run();
     l = narrow;

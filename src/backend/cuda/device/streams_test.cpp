@@ -1,7 +1,9 @@
 // OnStream: what a thread enqueues goes to the caller's stream, and of other threads nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "backend/cuda/device/device.h"
 #include "backend/cuda/device/thread_state.h"
@@ -126,6 +128,41 @@ TEST_P(Streams, a_call_is_captured_by_a_graph_of_the_caller) {
   EXPECT_EQ(line.last(), 8.0f);
   cudaGraphExecDestroy(exec);
   cudaGraphDestroy(graph);
+}
+
+// More small ones than a pinned buffer holds, and both sides of what is small.
+TEST_P(Streams, results__come_together_whatever_their_size) {
+  CudaDevice& d = device();
+  d.fetch({});
+  std::vector<Device::Copied> all;
+  for (int64_t k = 0; k < 300; ++k) {
+    const Tensor host(DType::f32, {k % 3 == 0 ? 1024 : k % 3 == 1 ? 1025 : 1});
+    std::ranges::fill(host.span<float>(), static_cast<float>(k));
+    const Tensor there(host.type(), d.allocate(host.bytes()));
+    d.copy(host, there);
+    all.push_back({there, Tensor(host.type())});
+  }
+  d.fetch(all);
+  for (size_t k = 0; k < all.size(); ++k)
+    for (const float v : all[k].to.span<float>()) ASSERT_EQ(v, static_cast<float>(k));
+}
+
+TEST_P(Streams, copies_beside__go_on_while_another_thread_captures) {
+  CudaDevice& d = device();
+  const Tensor host(DType::f32, {1 << 20});
+  std::ranges::fill(host.span<float>(), 7.0f);
+  const Tensor beside(host.type(), d.allocate(host.bytes()));
+  const Tensor main(host.type(), d.allocate(host.bytes()));
+  d.synchronize();
+  const auto graph = d.capture([&] {
+    std::jthread([&] { d.run_beside([&] { d.copy(host, beside); }); }).join();
+    d.copy(beside, main);
+  });
+  ASSERT_TRUE(graph);
+  graph->run();
+  const Tensor out(host.type());
+  d.copy(main, out);
+  EXPECT_EQ(out.span<float>().back(), 7.0f);
 }
 
 INSTANTIATE_TEST_SUITE_P(cuda, Streams, ::testing::Values("cuda"));

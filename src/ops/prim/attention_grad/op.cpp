@@ -220,7 +220,9 @@ void add_long_masked(std::vector<Example>& all) {
   };
   add("causal_group", {1, 300, 4, 64}, {1, 300, 2, 64}, true, true);
   add("causal_head", {2, 77, 3, 64}, {2, 77, 3, 64}, true, false);
-  add("causal_head_prefix", {2, 150, 3, 40}, {2, 110, 3, 40}, true, true);
+  add("causal_head_few_keys", {2, 100, 3, 40}, {2, 50, 3, 40}, true, true);
+  add("causal_head_prefix", {2, 20, 3, 64}, {2, 77, 3, 64}, true, true);
+  add("causal_head_more_queries", {2, 150, 3, 40}, {2, 110, 3, 40}, true, true);
   add("causal_prefix_128", {2, 130, 3, 128}, {2, 260, 1, 128}, true, false);
   add("group_blocks", {1, 300, 4, 64}, {1, 390, 2, 64}, false, true);
   add("group_blocks_80", {1, 150, 4, 80}, {1, 270, 1, 80}, false, false);

@@ -236,6 +236,7 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
           }};
 }
 
+// Ids are counted, and twice their number is, in 32 bits.
 bool supports(const Signature& s, const Device&) {
   return is_float(s.in[0].dtype) && s.in[1].shape.numel() < INT_MAX / 2 &&
          s.as<EmbeddingGrad>().rows < INT_MAX;

@@ -19,7 +19,7 @@ struct GradParams {
   DType lse_dtype, dlse_dtype;
   int key_tiles,
       query_tiles;  // thread blocks per head: for dk and dv; for dq (attention_grad_ring)
-  MaskParams mask;  // of kernels that are Masked
+  MaskParams mask;  // of kernels that are Masked; of whole heads its diagonal alone
   HeadStrides dout_lies, dq_lies, dk_lies, dv_lies;
 };
 

@@ -1,6 +1,7 @@
-// attention_grad of short sequences on wgmma (sm_90a): a thread block has a whole head in shared
-// memory, loaded and stored by TMA, and a warpgroup owns 64 of its keys. Several thread blocks per
-// SM overlap loads, stores and computation.
+// attention_grad of short sequences on wgmma (sm_90a), plain or with a causal mask: a thread block
+// has a whole head in shared memory, loaded and stored by TMA, and a warpgroup owns 64 of its keys.
+// Several thread blocks per SM overlap loads, stores and computation. What a causal mask hides is
+// computed, too.
 #pragma once
 
 #include "backend/cuda/attention/wgmma.cuh"
