@@ -317,7 +317,7 @@ TEST(loops_on_host, sums_of_few_rows__are_one_launch) {
   EXPECT_GT(layout_of_columns(2048, 4096).chunks, 1);
   EXPECT_EQ(layout_of_columns(2048, 128).chunks, 1);  // of a part of a line each
   EXPECT_GT(layout_of_columns(4096, 128).chunks, 1);
-  EXPECT_GT(layout_of_columns(16384, 4608).chunks, 1);  // whole lines, or none
+  EXPECT_GT(layout_of_columns(16384, 4608).chunks, 1);             // whole lines, or none
   expect_reduced({100, 512}, 0, false, true, DType::bf16, false);  // a cache line across
 }
 
