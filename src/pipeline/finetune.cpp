@@ -244,7 +244,9 @@ void Finetune::add_latents(NamedTensors& to, const PictureBatch& of) {
     posteriors.push_back(latents_->of(pictures_.data.pictures[k], pictures_.fits[k], mirrored));
   }
   Tensor& images = to.at("images");
-  train::parallel(n, request_.threads, [&](int64_t row) {
+  const bool draws = std::ranges::any_of(
+      posteriors, [](const NamedTensors& p) { return p.contains("deviation"); });
+  train::parallel(n, draws ? request_.threads : 1, [&](int64_t row) {
     const NamedTensors& posterior = posteriors[static_cast<size_t>(row)];
     Tensor latent = posterior.at("mean");
     if (const auto deviation = posterior.find("deviation"); deviation != posterior.end()) {

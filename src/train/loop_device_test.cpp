@@ -84,39 +84,30 @@ TEST(train_on_a_device, a_batch_that_cannot_be_made__ends_the_run_at_its_step) {
   EXPECT_EQ(testing::metrics(folder / "run").size(), 3u);  // as of the last checkpoint
 }
 
-class NotFiniteOn : public test::OnEachBackend {
- protected:
-  // What step 4 ends with if one of its micro-batches has a pixel that is no number.
-  std::string error(int64_t accumulation, int64_t micro_batch) {
-    const Folder folder;
-    TrainJob job = job_ahead(large_config(folder / "run", accumulation));
-    job.batches = batches_with(3 * accumulation + micro_batch, std::nanf(""));
-    return testing::error_of([&] { train(std::move(job), context_); });
-  }
-};
-
-TEST_P(NotFiniteOn, any_micro_batch__is_named) {
-  for (const auto& [accumulation, micro_batch] : {std::pair{1, 0}, {3, 0}, {3, 1}, {3, 2}}) {
-    const std::string e = error(accumulation, micro_batch);
-    EXPECT_NE(e.find("(step 4: loss"), std::string::npos) << e;
-    EXPECT_NE(e.find("first: input 'images'  f32[512,2,2,3] element 3"), std::string::npos) << e;
-    EXPECT_NE(e.find("model-00000003.safetensors"), std::string::npos) << e;
-  }
+// Step 4 ends the run if one of its micro-batches has a pixel that is no number.
+void expect_named(const Context& context, int64_t accumulation, int64_t micro_batch) {
+  const Folder folder;
+  TrainJob job = job_ahead(large_config(folder / "run", accumulation));
+  job.batches = batches_with(3 * accumulation + micro_batch, std::nanf(""));
+  const std::string e = testing::error_of([&] { train(std::move(job), context); });
+  EXPECT_NE(e.find("(step 4: loss"), std::string::npos) << e;
+  EXPECT_NE(e.find("first: input 'images'  f32[512,2,2,3] element 3"), std::string::npos) << e;
+  EXPECT_NE(e.find("model-00000003.safetensors"), std::string::npos) << e;
 }
+void expect_any_named(const Context& context) {
+  for (const auto& [accumulation, micro_batch] : {std::pair{1, 0}, {3, 0}, {3, 1}, {3, 2}})
+    expect_named(context, accumulation, micro_batch);
+}
+
+class NotFiniteOn : public test::OnEachBackend {};
+
+TEST_P(NotFiniteOn, any_micro_batch__is_named) { expect_any_named(context_); }
 
 INSTANTIATE_TEST_SUITE_P(cpu, NotFiniteOn, ::testing::ValuesIn(test::only("cpu")));
 INSTANTIATE_TEST_SUITE_P(cuda, NotFiniteOn, ::testing::ValuesIn(test::only("cuda")));
 
 TEST(train_on_a_device, numbers_that_are_not_finite__are_found_in_batches_ahead) {
-  const Folder folder;
-  for (const int64_t micro_batch : {0, 2}) {
-    TrainConfig c = large_config(folder / "run", 3);
-    c.overwrite = true;
-    TrainJob job = job_ahead(c);
-    job.batches = batches_with(9 + micro_batch, std::nanf(""));
-    const std::string e = testing::error_of([&] { train(std::move(job), far()); });
-    EXPECT_NE(e.find("first: input 'images'"), std::string::npos) << e;
-  }
+  expect_any_named(far());
 }
 
 }  // namespace

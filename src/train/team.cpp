@@ -1,5 +1,7 @@
 #include "train/team.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/fields.h"
 #include "base/hash.h"
@@ -34,11 +36,8 @@ std::string Team::of_first(const std::string& text) const {
 }
 
 std::string Team::of_all(const std::string& text) const {
-  if (alone()) return text;
-  const std::vector<std::string> all = group_->gather(text);
-  for (size_t r = 0; r < all.size(); ++r)
-    if (!all[r].empty()) return str("rank ", r, ", ", all[r]);
-  return "";
+  if (alone() || text.empty()) return of_first(text);
+  return of_first(str("rank ", group_->rank(), ", ", text));
 }
 
 bool Team::share_choices(const Context& context) const {

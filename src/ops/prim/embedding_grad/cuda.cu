@@ -67,8 +67,8 @@ __device__ int before_in_tile(const int4* tile_rows, int there, int part, int ro
   return n;
 }
 
-// Sorts the ids of each tile. Also fills the table with zeros, and reports ids that are out of
-// range. grid: one block for `sorted_each` ids.  deterministic.
+// Sorts the ids of each tile. Also fills the table with zeros, and reports invalid ids.
+// grid: one block for `sorted_each` ids.  deterministic.
 template <class T>
 __global__ __launch_bounds__(sorting) void embedding_grad_sort(
     const __grid_constant__ Params<T> p) {

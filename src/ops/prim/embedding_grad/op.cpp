@@ -37,51 +37,31 @@ Cost cost(const Signature& s) {
           .flops = static_cast<double>(s.in[0].shape.numel())};
 }
 
+// Of a table of `rows`, with ids below `integers`.
+Example example(std::string label, int64_t rows, const Shape& ids, int64_t width,
+                int64_t integers) {
+  std::vector<int64_t> dy = ids.sizes();
+  dy.push_back(width);
+  return {.label = std::move(label),
+          .attrs = EmbeddingGrad{rows},
+          .in = {{DType::f32, Shape(dy)}, {DType::i64, ids}},
+          .integers = integers};
+}
+
 std::vector<Example> examples() {
-  return {
-      {.label = "rows",
-       .attrs = EmbeddingGrad{7},
-       .in = {{DType::f32, {11, 5}}, {DType::i64, {11}}},
-       .integers = 7},
-      {.label = "many",
-       .attrs = EmbeddingGrad{3},
-       .in = {{DType::f32, {97, 131}}, {DType::i64, {97}}},
-       .integers = 3},
-      {.label = "wide",
-       .attrs = EmbeddingGrad{5},
-       .in = {{DType::f32, {150, 600}}, {DType::i64, {150}}},
-       .integers = 5},
-      {.label = "few_rows_of_many",
-       .attrs = EmbeddingGrad{9},
-       .in = {{DType::f32, {300, 33}}, {DType::i64, {300}}},
-       .integers = 2},
-      {.label = "tile_of_ids",
-       .attrs = EmbeddingGrad{3},
-       .in = {{DType::f32, {2048, 2}}, {DType::i64, {2048}}},
-       .integers = 2},
-      {.label = "equal_ids_in_two_tiles",
-       .attrs = EmbeddingGrad{3},
-       .in = {{DType::f32, {2049, 2}}, {DType::i64, {2049}}},
-       .integers = 2},
-      {.label = "many_tiles_of_ids",
-       .attrs = EmbeddingGrad{5000},
-       .in = {{DType::f32, {20000, 3}}, {DType::i64, {20000}}},
-       .integers = 5000},
-      {.label = "captions",
-       .attrs = EmbeddingGrad{49408},
-       .in = {{DType::f32, {256, 77, 128}}, {DType::i64, {256, 77}}},
-       .bench = true,
-       .integers = 49408},
-      {.label = "padding",
-       .attrs = EmbeddingGrad{49408},
-       .in = {{DType::f32, {256, 77, 128}}, {DType::i64, {256, 77}}},
-       .bench = true,
-       .integers = 2},
-      {.label = "none",
-       .attrs = EmbeddingGrad{3},
-       .in = {{DType::f32, {0, 4}}, {DType::i64, {0}}},
-       .integers = 3},
-  };
+  Example captions = example("captions", 49408, {256, 77}, 128, 49408),
+          padding = example("padding", 49408, {256, 77}, 128, 2);
+  captions.bench = padding.bench = true;
+  return {example("rows", 7, {11}, 5, 7),
+          example("many", 3, {97}, 131, 3),
+          example("wide", 5, {150}, 600, 5),
+          example("few_rows_of_many", 9, {300}, 33, 2),
+          example("tile_of_ids", 3, {2048}, 2, 2),
+          example("equal_ids_in_two_tiles", 3, {2049}, 2, 2),
+          example("many_tiles_of_ids", 5000, {20000}, 3, 5000),
+          std::move(captions),
+          std::move(padding),
+          example("none", 3, {0}, 4, 3)};
 }
 
 }  // namespace
