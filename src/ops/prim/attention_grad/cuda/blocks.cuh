@@ -98,19 +98,25 @@ __device__ __forceinline__ void compute_row_stats(const GradParams& p, float* ls
   }
 }
 
-// p^T = exp(scores) in place, for a warpgroup's 64 keys and 8 N queries, whose lse_log2 are in
-// shared memory; keys from `count` on are masked.
+// lse_log2 or delta of 8 N queries in shared memory: those of this thread's columns of scores^T.
 template <int N>
-__device__ __forceinline__ void exp_scores_transposed(float (&s)[N][4], const float* lse_log2,
+__device__ __forceinline__ void load_row_stats(float2 (&x)[N], const void* stats) {
+  const auto* const from = static_cast<const float2*>(stats) + threadIdx.x % 4;
+#pragma unroll
+  for (int n = 0; n < N; ++n) x[n] = from[4 * n];
+}
+
+// p^T = exp(scores) in place, for a warpgroup's 64 keys and 8 N queries; keys from `count` on are
+// masked.
+template <int N>
+__device__ __forceinline__ void exp_scores_transposed(float (&s)[N][4], const float2 (&lse_log2)[N],
                                                       float scale, int count) {
   const int lane = threadIdx.x % 32, key = threadIdx.x % 128 / 32 * 16 + lane / 4;
 #pragma unroll
-  for (int n = 0; n < N; ++n) {
-    const float2 by = *reinterpret_cast<const float2*>(lse_log2 + 8 * n + lane % 4 * 2);
+  for (int n = 0; n < N; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      s[n][i] = fast_exp2(fmaf(s[n][i], scale, -(i % 2 == 0 ? by.x : by.y)));
-  }
+      s[n][i] = fast_exp2(fmaf(s[n][i], scale, -(i % 2 == 0 ? lse_log2[n].x : lse_log2[n].y)));
   if (count >= 64) return;
 #pragma unroll
   for (int n = 0; n < N; ++n)
@@ -136,10 +142,11 @@ __device__ __forceinline__ void mask_later_keys(float (&s)[N][4], int key, int l
 // ds^T = p^T (dp^T - delta), packed like p^T.
 template <class T, int N>
 __device__ __forceinline__ void differentiate(uint32_t (&ds)[N][4], const uint32_t (&weights)[N][4],
-                                              const float (&dp)[2 * N][4], const float* delta) {
+                                              const float (&dp)[2 * N][4],
+                                              const float2 (&delta)[2 * N]) {
 #pragma unroll
   for (int n = 0; n < 2 * N; ++n) {
-    const float2 by = *reinterpret_cast<const float2*>(delta + 8 * n + threadIdx.x % 4 * 2);
+    const float2 by = delta[n];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float2 p = unpack<T>(weights[n / 2][n % 2 * 2 + h]);

@@ -137,7 +137,9 @@ __device__ __forceinline__ void add_queries(float (&dk)[Own][D / 8][4], float (&
     if (Own == 2 && j == 1) wgmma_wait<2>();
     if (Own == 1) wgmma_wait<1>();
     uint32_t weights[2][4], gradients[2][4];
-    exp_scores_transposed(s[j], m.lse_log2 + row, z.scale_log2, z.s - key - 64 * j);
+    float2 lse_log2[4];
+    load_row_stats(lse_log2, m.lse_log2 + row);
+    exp_scores_transposed(s[j], lse_log2, z.scale_log2, z.s - key - 64 * j);
     pack_weights<T, 32>(weights, s[j]);
     if (Own == 2 && j == 0) wgmma_wait<2>();
     if (Own == 2 && j == 1) wgmma_wait<1>();

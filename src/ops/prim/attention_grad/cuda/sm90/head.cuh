@@ -154,6 +154,7 @@ __device__ __forceinline__ void process_query_block(const HeadGradParams& p, con
   const uint32_t q = block + row * 128, dout = q + S::dout;
   float s[S::step / 8][4], dp[S::step / 8][4];
   uint32_t weights[S::step / 16][4], ds[S::step / 16][4];
+  float2 lse_log2[S::step / 8], delta[S::step / 8];
   if (One) barrier_wait(w.barrier, 0);
   wgmma_fence();
   start_head_gemm<T, S>(s, w.at + S::keys + own, q);
@@ -169,18 +170,20 @@ __device__ __forceinline__ void process_query_block(const HeadGradParams& p, con
     compute_head_delta<T, S>(p, w);
     __syncthreads();  // lse and delta are there, and o is no longer read
   }
+  load_row_stats(lse_log2, w.lse_log2 + query);
   wgmma_wait<1>();
   fence_accumulators(s);
-  exp_scores_transposed(s, w.lse_log2 + query, p.g.z.scale_log2, p.g.z.s - w.group * 64);
+  exp_scores_transposed(s, lse_log2, p.g.z.scale_log2, p.g.z.s - w.group * 64);
   mask_later_keys(s, w.group * 64, query + p.g.mask.diagonal - 1);
   pack_weights<T, S::step>(weights, s);
   fence_accumulators(weights);
   wgmma_fence();
   start_head_dkv<T, S>(dv, weights, dout, One);
   wgmma_commit();
+  load_row_stats(delta, w.delta + query);
   wgmma_wait<1>();
   fence_accumulators(dp);
-  differentiate<T>(ds, weights, dp, w.delta + query);
+  differentiate<T>(ds, weights, dp, delta);
   fence_accumulators(ds);
   wgmma_fence();
   start_head_dkv<T, S>(dk, ds, q, One);

@@ -28,11 +28,8 @@ struct LongWork {
   LongPipelines<D> pipelines{at};
 };
 // A query block and a tile; `tiles` and `count` number both within this thread block.
-template <bool Causal>
 struct Iteration {
-  int head, key_block;
-  typename LongTile<Causal>::Place place;
-  typename LongTile<Causal>::Turn turn;
+  int key_block, query;  // the block's first query
   int tiles, count;
   bool last;  // of the tile's blocks
 };
@@ -44,17 +41,21 @@ template <int D>
 using DkvAccumulators = float[LongShape<D>::column_tiles][LongShape<D>::width / 8][4];
 template <int D>
 using DqAccumulators = float[LongShape<D>::dq_width / 8][4];
+// lse_log2 or delta of a block's queries.
+template <int D>
+using RowStats = float2[LongShape<D>::queries / 8];
 
 // c = 64 rows of `a` (k or v) times the transpose of the block of q or do at `b`.
 template <class T, int D>
 __device__ __forceinline__ void start_scores(ScoreAccumulators<D>& c, uint32_t a, uint32_t b) {
   using S = LongShape<D>;
+  const uint64_t x = swizzled_operand(a, 0), y = swizzled_operand(b, 0);
   fence_accumulators(c);
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < (D + 15) / 16; ++k)
-    wgmma<T, 0, 0>(c, swizzled_operand(a + columns_at<D>(k, S::keys), 0),
-                   swizzled_operand(b + columns_at<D>(k, S::queries), 0), k > 0);
+    wgmma<T, 0, 0>(c, x + columns_at<D>(k, S::keys) / 16, y + columns_at<D>(k, S::queries) / 16,
+                   k > 0);
   wgmma_commit();
 }
 
@@ -63,46 +64,45 @@ template <class T, int D>
 __device__ __forceinline__ void start_dkv(DkvAccumulators<D>& sum, const Packed<D>& a, uint32_t b) {
   using S = LongShape<D>;
   constexpr int next = S::queries * 128;
+  const uint64_t y = swizzled_operand(b, next);
   fence_accumulators(sum);
   wgmma_fence();
 #pragma unroll
   for (int k = 0; k < S::queries / 16; ++k)
 #pragma unroll
     for (int tile = 0; tile < S::column_tiles; ++tile)
-      wgmma<T, 1>(sum[tile], a[k], swizzled_operand(b + tile * next + k * 2048, next), 1);
+      wgmma<T, 1>(sum[tile], a[k], y + (tile * next + k * 2048) / 16, 1);
   wgmma_commit();
 }
 
 // dq of 64 queries from all keys of a tile, i.e. from both warpgroups' ds.
-template <class T, int D, bool Causal>
+template <class T, int D>
 __device__ __forceinline__ void start_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
-                                         const Iteration<Causal>& o) {
+                                         const Iteration& o) {
   using S = LongShape<D>;
   const uint32_t ds = w.at + S::ds + (o.count & 1) * S::ds_bytes +
                       (S::queries == 128 ? w.group * S::keys * 128 : 0);
   const uint32_t k =
       w.at + S::k + (o.tiles & 1) * S::key_bytes + (S::boxes == 2 ? w.group * S::keys * 128 : 0);
+  const uint64_t x = swizzled_operand(ds, 0), y = swizzled_operand(k, 0);
   fence_accumulators(dq);
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < S::keys / 16; ++i)
-    wgmma<T, 1, 1>(dq, swizzled_operand(ds + i * 2048, 0), swizzled_operand(k + i * 2048, 0),
-                   i > 0);
+    wgmma<T, 1, 1>(dq, x + i * (2048 / 16), y + i * (2048 / 16), i > 0);
   wgmma_commit();
 }
 
 // Packed p from the scores.
 template <class T, int D, bool Causal>
 __device__ __forceinline__ void pack_probabilities(Packed<D>& weights, ScoreAccumulators<D>& s,
-                                                   const LongWork<D>& w,
-                                                   const Iteration<Causal>& o) {
+                                                   const RowStats<D>& lse_log2,
+                                                   const LongWork<D>& w, const Iteration& o) {
   using S = LongShape<D>;
-  exp_scores_transposed(
-      s, reinterpret_cast<const float*>(w.memory + S::lse_log2 + (o.count & 1) * S::stats_bytes),
-      w.p.g.z.scale_log2, w.p.g.z.s - o.key_block * S::keys - w.group * 64);
+  exp_scores_transposed(s, lse_log2, w.p.g.z.scale_log2,
+                        w.p.g.z.s - o.key_block * S::keys - w.group * 64);
   if constexpr (Causal)
-    mask_later_keys(s, o.key_block * S::keys + w.group * 64,
-                    o.place.block(w.p.sizes) * S::queries + w.p.sizes.diagonal);
+    mask_later_keys(s, o.key_block * S::keys + w.group * 64, o.query + w.p.sizes.diagonal);
   pack_weights<T, S::queries>(weights, s);
 }
 
@@ -112,22 +112,21 @@ __device__ __forceinline__ void store_ds(const LongWork<D>& w, const Packed<D>& 
   using S = LongShape<D>;
   const int lane = threadIdx.x % 32;
   const int key = 64 * w.group + threadIdx.x % 128 / 32 * 16 + lane % 16;
-  const uint32_t row = w.at + S::ds + (count & 1) * S::ds_bytes + key * 128;
+  const uint32_t chunk = w.at + S::ds + (count & 1) * S::ds_bytes + key * 128 +
+                         (lane / 16 ^ lane % 8) * 16;  // the first of a row of eight
 #pragma unroll
-  for (int k = 0; k < S::queries / 16; ++k) {
-    const int chunk = (2 * k + lane / 16) % 8 ^ lane % 8;
-    store_matrices(row + k / 4 * S::keys * 128 + chunk * 16, ds[k]);
-  }
+  for (int k = 0; k < S::queries / 16; ++k)
+    store_matrices((chunk ^ k % 4 * 32) + k / 4 * S::keys * 128, ds[k]);
   fence_async();
 }
 
 // Writes the final dq of a query block; `accum` has the sum over the earlier tiles.
-template <class T, int D, bool Causal>
+template <class T, int D>
 __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
-                                         const Iteration<Causal>& o, const float4* accum) {
+                                         const DqTurn& turn, const float4* accum) {
   using S = LongShape<D>;
   constexpr int columns = S::dq_width / 8;
-  if (o.turn.rank() > 0) {
+  if (!turn.first) {
     float4 x[columns];
 #pragma unroll
     for (int n = 0; n < columns; ++n) x[n] = __ldcg(accum + n * 128);
@@ -135,11 +134,12 @@ __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D
     for (int n = 0; n < columns; ++n)
       dq[n][0] += x[n].x, dq[n][1] += x[n].y, dq[n][2] += x[n].z, dq[n][3] += x[n].w;
   }
-  const int query_head = o.head * w.p.g.z.group + o.place.head(w.p.sizes);
+  const int head = turn.block / w.p.sizes.query_blocks, index = turn.block % w.p.sizes.query_blocks;
+  const int query_head = head * w.p.g.z.group + index / w.p.sizes.head_blocks;
   Rows<T> to = rows_of<T>(w.p.g.z, w.p.g.dq_lies, w.p.g.dq, query_head, w.p.g.z.t);
   const int warp = threadIdx.x % 128 / 32, column = S::boxes == 2 ? w.group * S::step : 0;
   const int row =
-      o.place.block(w.p.sizes) * S::queries + (S::boxes == 2 ? 0 : w.group * 64) + warp * 16;
+      index % w.p.sizes.head_blocks * S::queries + (S::boxes == 2 ? 0 : w.group * 64) + warp * 16;
   to.first += column, to.width -= column;
   using One = float(&)[1][columns][4];
   write_scaled<T, 1, S::dq_width>(to, row, reinterpret_cast<One>(dq), w.p.g.z.scale,
@@ -154,17 +154,16 @@ __device__ __forceinline__ void add_to(float4* to, const float (&v)[4]) {
 }
 
 // Adds the tile's dq of a query block to dq_accum; the last tile writes the result instead.
-template <class T, int D, bool Causal>
+template <class T, int D>
 __device__ __forceinline__ void add_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
-                                       const Iteration<Causal>& o) {
+                                       const DqTurn& turn) {
   using S = LongShape<D>;
-  const int64_t tile =
-      (int64_t{o.head} * w.p.sizes.query_blocks + o.place.index(w.p.sizes)) * S::groups + w.group;
+  const int64_t tile = int64_t{turn.block} * S::groups + w.group;
   auto* const accum =
       reinterpret_cast<float4*>(w.p.dq_accum + tile * S::dq_tile_floats) + threadIdx.x % 128;
-  if (o.turn.last(w.p.sizes)) {
-    write_dq<T, D>(dq, w, o, accum);
-  } else if (o.turn.rank() == 0) {
+  if (turn.last) {
+    write_dq<T, D>(dq, w, turn, accum);
+  } else if (turn.first) {
 #pragma unroll
     for (int n = 0; n < S::dq_width / 8; ++n)
       accum[n * 128] = {dq[n][0], dq[n][1], dq[n][2], dq[n][3]};
@@ -175,25 +174,23 @@ __device__ __forceinline__ void add_dq(DqAccumulators<D>& dq, const LongWork<D>&
 }
 
 // After dq of a query block has been computed: releases buffers, and accumulates it.
-template <class T, int D, bool Causal>
+template <class T, int D>
 __device__ __forceinline__ void finish_dq(DqAccumulators<D>& dq, const LongWork<D>& w,
-                                          const Iteration<Causal>& o) {
+                                          const Iteration& o) {
   fence_accumulators(dq);
   w.pipelines.ds.release(o.count);
   if (o.last) w.pipelines.keys.release(o.tiles);
-  if (w.p.sizes.key_blocks > 1) w.pipelines.dq.wait(o.count);
-  add_dq<T, D>(dq, w, o);
-  if (w.p.sizes.key_blocks > 1) w.pipelines.dq.release(o.count);
+  w.pipelines.dq.wait(o.count);
+  add_dq<T, D>(dq, w, dq_turns<D>(w.memory)[o.count & 1]);
+  w.pipelines.dq.release(o.count);
 }
 
 // Accumulates a query block into dk and dv. Software-pipelined: on return the GEMM of dk is still
 // in flight, and dq of this block is computed by the next call (`before` is the previous block).
 // The first call discards its dq.
 template <class T, int D, bool Causal>
-__device__ __forceinline__ void process_query_block(const LongWork<D>& w,
-                                                    const Iteration<Causal>& o,
-                                                    const Iteration<Causal>& before,
-                                                    DkvAccumulators<D>& dk,
+__device__ __forceinline__ void process_query_block(const LongWork<D>& w, const Iteration& o,
+                                                    const Iteration& before, DkvAccumulators<D>& dk,
                                                     DkvAccumulators<D>& dv) {
   using S = LongShape<D>;
   const int slot = o.count & 1;
@@ -203,23 +200,28 @@ __device__ __forceinline__ void process_query_block(const LongWork<D>& w,
   ScoreAccumulators<D> s, dp;
   DqAccumulators<D> dq;
   Packed<D> weights, ds;
+  RowStats<D> lse_log2, delta;
   w.pipelines.q.wait(o.count);
   start_scores<T, D>(s, keys + S::k, q);
+  const auto* const stats = w.memory + slot * S::stats_bytes;
+  if (S::early_stats) load_row_stats(lse_log2, stats + S::lse_log2);
   wgmma_wait<1>();  // dk of the previous block
   fence_accumulators(dk);
   if (o.count > 0) w.pipelines.q.release(o.count - 1);
   w.pipelines.dout.wait(o.count);
   start_scores<T, D>(dp, keys + S::v, dout);
   wgmma_wait<1>();  // s
+  if (!S::early_stats) load_row_stats(lse_log2, stats + S::lse_log2);
   fence_accumulators(s);
-  pack_probabilities<T, D>(weights, s, w, o);
+  pack_probabilities<T, D, Causal>(weights, s, lse_log2, w, o);
   start_dkv<T, D>(dv, weights, dout);
   if (o.count > 0) w.pipelines.ds.wait(o.count - 1);
+  if (S::early_stats) load_row_stats(delta, stats + S::delta);
   start_dq<T, D>(dq, w, before);
   wgmma_wait<2>();  // dp
+  if (!S::early_stats) load_row_stats(delta, stats + S::delta);
   fence_accumulators(dp);
-  differentiate<T>(ds, weights, dp,
-                   reinterpret_cast<const float*>(w.memory + S::delta + slot * S::stats_bytes));
+  differentiate<T>(ds, weights, dp, delta);
   w.pipelines.ds.acquire(o.count);
   store_ds<D>(w, ds, o.count);
   w.pipelines.ds.commit(o.count);
@@ -259,7 +261,7 @@ __device__ __forceinline__ void write_dkv(const LongWork<D>& w, DkvAccumulators<
 // All tiles of a consumer warpgroup.
 template <class T, int D, bool Causal>
 __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
-  Iteration<Causal> before = {};
+  Iteration before = {};
   int tiles = 0, count = 0;
 #pragma unroll 1
   for (int i = blockIdx.x; i < w.p.sizes.tiles; i += gridDim.x) {
@@ -274,10 +276,10 @@ __device__ __forceinline__ void multiply_tiles(const LongWork<D>& w) {
     auto x = t.begin(w.p.sizes);
 #pragma unroll 1
     for (int j = 0; j < t.blocks; ++count, ++j, x = t.next(x, j, w.p.sizes)) {
-      const auto turn = t.turn(x.index(w.p.sizes), w.p.turns);
       const bool last = j + 1 == t.blocks;
-      const Iteration<Causal> o{t.head, t.key_block, x, turn, tiles, count, last};
-      process_query_block<T, D>(w, o, before, dk, dv);
+      const Iteration o{t.key_block, x.block(w.p.sizes) * LongShape<D>::queries, tiles, count,
+                        last};
+      process_query_block<T, D, Causal>(w, o, before, dk, dv);
       before = o;
     }
     wgmma_wait<0>();
@@ -360,9 +362,9 @@ __global__ __launch_bounds__(LongShape<D>::threads,
     fewer_registers<LongShape<D>::producer_registers>();
     const int thread = threadIdx.x - 128 * LongShape<D>::groups;
     if (thread == 0) load_tiles<D, Causal>(p, at);
-    if (thread == 32 && p.sizes.key_blocks > 1) acquire_dq<D, Causal>(p, at);
-    if (thread == 64 && p.sizes.key_blocks > 1) release_dq<D, Causal>(p, at, 0);
-    if (thread == 96 && p.sizes.key_blocks > 1) release_dq<D, Causal>(p, at, 1);
+    if (thread == 32) acquire_dq<D, Causal>(p, memory);
+    if (thread == 64) release_dq<D, Causal>(p, at, 0);
+    if (thread == 96) release_dq<D, Causal>(p, at, 1);
   } else {
     more_registers<LongShape<D>::consumer_registers>();
     LongWork<D> w{.p = p, .memory = memory, .at = at, .group = group};

@@ -47,10 +47,13 @@ struct LongShape {
   static constexpr int key_bytes = boxes * keys * 128, query_bytes = boxes * queries * 128;
   static constexpr int ds_bytes = queries * keys * 2;
   static constexpr int stats_bytes = 4 * queries;  // lse_log2 or delta of a block
+  // They are loaded while GEMMs run where there are registers for it: it is slower otherwise.
+  static constexpr bool early_stats = queries == 64;
   static constexpr int k = 0, v = k + 2 * key_bytes, q = v + 2 * key_bytes;
   static constexpr int dout = q + 2 * query_bytes, ds = dout + 2 * query_bytes;
   static constexpr int lse_log2 = ds + 2 * ds_bytes, delta = lse_log2 + 2 * stats_bytes;
-  static constexpr int barriers = delta + 2 * stats_bytes, bytes = barriers + 160;
+  static constexpr int barriers = delta + 2 * stats_bytes, turns = barriers + 160;
+  static constexpr int bytes = turns + 2 * 16;
   static constexpr int dq_tile_floats = 64 * dq_width, dkv_tile_floats = 64 * D;  // floats
   static constexpr int dkv_tiles = 2 * keys / 64;  // dk and dv of a key block, 64 rows each
 };
@@ -75,9 +78,20 @@ struct TwoStages : Pipeline<2> {
   }
 };
 
+// A query block, numbered over all heads, to whose dq a tile adds: the first tile to do so stores
+// it, the last one writes the result.
+struct alignas(16) DqTurn {
+  int block;
+  int first, last;
+};
+template <int D>
+__device__ __forceinline__ DqTurn* dq_turns(unsigned char* memory) {
+  return reinterpret_cast<DqTurn*>(memory + LongShape<D>::turns);
+}
+
 // Of key tiles (k and v), of query blocks (q, do, ds), and of dq, whose full barriers say that the
-// semaphore lets this tile add its dq, and whose empty ones that it has been added. Each has four
-// barriers.
+// semaphore lets this tile add its dq, as its DqTurn says, and whose empty ones that it has been
+// added. Each has four barriers.
 template <int D>
 struct LongPipelines {
   TwoStages keys, q, dout, ds, dq;
@@ -187,18 +201,22 @@ __device__ __forceinline__ void wait_semaphore(const unsigned* semaphore, unsign
   }
 }
 
-// One thread waits for the semaphore, and lets the consumers of this thread block add dq.
+// One thread waits for the semaphore, and lets the consumers of this thread block add dq. It also
+// computes their turns, which takes divisions.
 template <int D, bool Causal>
-__device__ __forceinline__ void acquire_dq(const LongParams& p, uint32_t memory) {
-  const TwoStages dq = LongPipelines<D>(memory).dq;
+__device__ __forceinline__ void acquire_dq(const LongParams& p, unsigned char* memory) {
+  const TwoStages dq = LongPipelines<D>(shared_address(memory)).dq;
   int blocks = 0;
   for (int i = blockIdx.x; i < p.sizes.tiles; i += gridDim.x) {
     const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
     auto x = t.begin(p.sizes);
     for (int j = 0; j < t.blocks; ++blocks, ++j, x = t.next(x, j, p.sizes)) {
+      const int block = t.head * p.sizes.query_blocks + x.index(p.sizes);
+      const auto turn = t.turn(x.index(p.sizes), p.turns);
       if (blocks >= 2) dq.wait_released(blocks - 2);
-      wait_semaphore(p.dq_semaphore + t.head * p.sizes.query_blocks + x.index(p.sizes),
-                     static_cast<unsigned>(t.turn(x.index(p.sizes), p.turns).rank()));
+      dq_turns<D>(memory)[blocks & 1] = {block, turn.rank() == 0, turn.last(p.sizes)};
+      if (turn.rank() > 0)
+        wait_semaphore(p.dq_semaphore + block, static_cast<unsigned>(turn.rank()));
       barrier_arrive(dq.full(blocks & 1));
     }
   }

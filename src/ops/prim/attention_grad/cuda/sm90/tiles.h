@@ -18,17 +18,20 @@ struct LongSizes {
   int head_blocks = 0;   // query blocks of a query head
   int query_blocks = 0;  // of the group: group * head_blocks
   int query_splits = 1;
-  int tiles = 0;  // CausalTile: some have no blocks
-  int grid = 0;   // thread blocks
+  int key_chunk = 0;  // PlainTile: key blocks of a chunk
+  int tiles = 0;      // CausalTile: some have no blocks
+  int grid = 0;       // thread blocks
   // Of CausalTile alone.
   int keys = 0, queries = 0;  // per block
   int diagonal = 0;           // query t attends to the keys up to t + diagonal; not negative
   constexpr bool grouped() const { return query_blocks != head_blocks; }
 };
 
-// Thread block c processes the tiles c, c + grid, ... A tile's peers are the tiles of its head and
-// split in the same wave. They start at different query blocks and visit them cyclically, so that
-// no two peers want to add to one dq at once; dq is added up in the order in which they arrive.
+// Thread block c processes the tiles c, c + grid, ... Tiles are numbered by chunk of key blocks,
+// head and split, and key block: no two chunks of a head are under way at once if there are many
+// heads. A tile's peers are the tiles of its chunk, head and split in the same wave. They start at
+// different query blocks and visit them cyclically, so that no two peers want to add to one dq at
+// once; dq is added up in the order in which they arrive.
 struct PlainTile {
   // A tile's place among those that add to dq of a query block. A number that is compared, as
   // branches on a packed bit are divergent to the compiler, which lays the rare one out first then.
@@ -43,19 +46,22 @@ struct PlainTile {
   int start;                // the query block visited first
 
   static constexpr PlainTile at(const LongSizes& z, int grid, int i) {
-    const int keys = z.key_blocks, unit = i / keys;
+    const int units = z.heads * z.query_splits, first_key = i / (units * z.key_chunk) * z.key_chunk;
+    const int left = z.key_blocks - first_key, keys = left < z.key_chunk ? left : z.key_chunk;
+    const int unit = (i - units * first_key) / keys, key = (i - units * first_key) % keys;
     PlainTile t{};
-    t.key_block = i % keys;
+    t.key_block = first_key + key;
     t.query_split = unit % z.query_splits;
     t.head = unit / z.query_splits;
     t.first = t.query_split * z.query_blocks / z.query_splits;
     t.blocks = (t.query_split + 1) * z.query_blocks / z.query_splits - t.first;
-    // Tiles from the unit's first to the end of the wave.
-    const int now = grid - (i - t.key_block) % grid;
-    t.before = t.key_block < now ? 0 : now + (t.key_block - now) / grid * grid;
-    const int left = keys - t.before, wave = t.key_block < now ? now : grid;
-    t.peers = left < wave ? left : wave;
-    t.peer = t.key_block - t.before;
+    // Tiles from the first of the unit's chunk to the end of the wave.
+    const int now = grid - (i - key) % grid;
+    const int before = key < now ? 0 : now + (key - now) / grid * grid;
+    const int rest = keys - before, wave = key < now ? now : grid;
+    t.before = first_key + before;
+    t.peers = rest < wave ? rest : wave;
+    t.peer = key - before;
     t.start = t.first + t.peer * t.blocks / t.peers;
     return t;
   }
@@ -144,13 +150,18 @@ struct CausalTile {
   }
 };
 
-// Where there are too few blocks of keys to fill the device, the queries are split as well.
+// Where there are too few blocks of keys to fill the device, the queries are split as well. A peer
+// can add to dq about one block after the peer before it has: with as many peers as query blocks
+// each would wait, so chunks hold half as many if there are enough heads.
 inline LongSizes divided_plain(LongSizes z, int sm_count) {
   const int64_t key_tiles = int64_t{z.heads} * z.key_blocks;
   if (key_tiles > 0 && z.query_blocks > 0)
     z.query_splits = static_cast<int>(std::clamp<int64_t>(sm_count / key_tiles, 1, z.query_blocks));
   z.tiles = static_cast<int>(key_tiles * z.query_splits);
   z.grid = std::min(z.tiles, sm_count);
+  const int apart = z.query_blocks / z.query_splits / 2;
+  const bool many = int64_t{z.heads} * z.query_splits * apart >= 2 * z.grid;
+  z.key_chunk = many ? std::min(std::max(apart, 1), z.key_blocks) : z.key_blocks;
   return z;
 }
 
