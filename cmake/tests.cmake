@@ -55,12 +55,6 @@ list(REMOVE_ITEM test_sources ${support_sources} ${support}/stand_in_torch.cpp
 if(NOT EBB_CUDA)
   list(FILTER test_sources EXCLUDE REGEX "${ebb_cuda_files}")
 endif()
-# Tests of golden files, and those of many parts, give helpers the same names, as plug-ins do;
-# those of the program do not.
-set(lone_tests ${test_sources})
-list(FILTER lone_tests INCLUDE REGEX "golden[^/]*$|/tests/[^/]*$")
-list(FILTER lone_tests EXCLUDE REGEX "/tests/cli_[^/]*$")
-set_source_files_properties(${lone_tests} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 if(EBB_SANITIZE)
   # What reads bytes of others and the graphs made of them; the rest would double the build.
   set(low "/src/(core|ir|io|text)/")

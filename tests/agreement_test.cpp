@@ -24,7 +24,7 @@
 #include "ops/table.h"
 #include "tolerance.h"
 
-namespace ebb::test {
+namespace ebb::test::agreement_test {
 namespace {
 
 struct Large {
@@ -487,4 +487,4 @@ INSTANTIATE_TEST_SUITE_P(cuda, Reached,
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Reached);
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::agreement_test

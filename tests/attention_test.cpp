@@ -12,7 +12,7 @@
 #include "support/one_op.h"
 #include "tolerance.h"
 
-namespace ebb::test {
+namespace ebb::test::attention_test {
 namespace {
 
 class AttentionOn : public OnEachBackend {
@@ -141,4 +141,4 @@ TEST(cross_attention, positions__attend_to_the_context) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::attention_test

@@ -6,7 +6,7 @@
 #include "support/files.h"
 #include "support/golden_file.h"
 
-namespace ebb::testing {
+namespace ebb::testing::canny_test {
 namespace {
 
 Tensor picture(int64_t height, int64_t width, int64_t channels, int64_t seed) {
@@ -59,4 +59,4 @@ TEST(canny, low_above_high__is_an_error) {
       "canny: low (5) must not be more than high (4)");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::canny_test

@@ -13,7 +13,7 @@
 #include "support/source_folder.h"
 #include "support/torch_file.h"
 
-namespace ebb::testing {
+namespace ebb::testing::checkpoint_containers_test {
 namespace {
 
 using Tensors = std::vector<io::NamedTensor>;
@@ -328,4 +328,4 @@ TEST_F(Containers, scheduler_of_a_folder__decides_prediction_and_spacing) {
       "generate: the folder lacks the weights of vae, which its model_index.json names  " + folder);
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::checkpoint_containers_test

@@ -103,7 +103,7 @@ TEST_F(CliClaimedFiles, preview_that_cannot_be_written__does_not_end_the_run) {
   fs::create_directory(away);
   const Output out =
       run_program(str("--version; { '", testing::program_path(), "' generate --device cpu --model ",
-                      whole(), " --prompt fox --steps 1000 --size 64 --out ", png(), " --preview ",
+                      whole(), " --prompt fox --steps 300 --size 64 --out ", png(), " --preview ",
                       away, "/x.png & while kill -0 $! 2>/dev/null; do if [ -e ", away,
                       "/x.png ]; then mv ", away, " ", away, "2; break; fi; done; wait $!; }"));
   EXPECT_EQ(out.code, 0) << out.text;

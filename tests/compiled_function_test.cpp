@@ -16,7 +16,7 @@
 #include "ops/softmax/op.h"
 #include "runtime/plan.h"
 
-namespace ebb {
+namespace ebb::compiled_function_test {
 namespace {
 
 constexpr int64_t rows = 37, columns = 129;
@@ -161,4 +161,4 @@ INSTANTIATE_TEST_SUITE_P(cpu, CompiledFunctionOn, ::testing::ValuesIn(test::only
 INSTANTIATE_TEST_SUITE_P(cuda, CompiledFunctionOn, ::testing::ValuesIn(test::only("cuda")));
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::compiled_function_test

@@ -8,7 +8,7 @@
 #include "support/files.h"
 #include "support/golden_component.h"
 
-namespace ebb::testing {
+namespace ebb::testing::component_layouts_test {
 
 using nlohmann::json;
 
@@ -266,4 +266,4 @@ TEST(component_files, mutated_headers__are_errors_or_networks) {
   RecordProperty("bound", bound);
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::component_layouts_test

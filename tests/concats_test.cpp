@@ -21,7 +21,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::concats_test {
 namespace {
 
 Graph folded(const Graph& g,
@@ -195,4 +195,4 @@ TEST(concats, outputs_that_cannot_lie_side_by_side__are_errors) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::concats_test

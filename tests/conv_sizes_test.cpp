@@ -14,7 +14,7 @@
 #include "ops/prim/conv2d_dx/op.h"
 #include "ops/table.h"
 
-namespace ebb::test {
+namespace ebb::test::conv_sizes_test {
 namespace {
 
 using ops::ConvGeometry;
@@ -244,4 +244,4 @@ INSTANTIATE_TEST_SUITE_P(cpu, ConvSizes, ::testing::Values(DType::f32, DType::bf
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::conv_sizes_test

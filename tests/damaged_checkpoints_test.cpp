@@ -14,7 +14,7 @@
 #include "support/generate_program.h"
 #include "support/torch_file.h"
 
-namespace ebb::testing {
+namespace ebb::testing::damaged_checkpoints_test {
 namespace {
 
 using Tensors = std::vector<io::NamedTensor>;
@@ -133,4 +133,4 @@ TEST(damaged_headers, of_networks_that_read_images__are_no_network_or_an_error) 
   }
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::damaged_checkpoints_test

@@ -10,7 +10,7 @@
 #include "runtime/plan.h"
 #include "support/hashed_weights.h"
 
-namespace ebb::adapters {
+namespace ebb::adapters::decomposed_test {
 namespace {
 
 using testing::hashed;
@@ -123,4 +123,4 @@ TEST(decomposed, magnitudes__have_the_shapes_of_kohya_and_peft) {
   EXPECT_EQ(magnitude_shape({8, 4, 3, 3}, FileNames::peft), Shape({1, 8, 1, 1}));
 }
 
-}  // namespace ebb::adapters
+}  // namespace ebb::adapters::decomposed_test

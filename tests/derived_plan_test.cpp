@@ -11,7 +11,7 @@
 #include "runtime/plan.h"
 #include "tolerance.h"
 
-namespace ebb::test {
+namespace ebb::test::derived_plan_test {
 namespace {
 
 struct Problem {
@@ -120,4 +120,4 @@ INSTANTIATE_TEST_SUITE_P(derived, Plans, ::testing::ValuesIn(cases_on("cpu")), n
 INSTANTIATE_TEST_SUITE_P(cuda, Plans, ::testing::ValuesIn(cases_on("cuda")), name_of_case);
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::derived_plan_test

@@ -18,7 +18,7 @@
 #include "passes/lower.h"
 #include "tolerance.h"
 
-namespace ebb::test {
+namespace ebb::test::derived_test {
 namespace {
 
 // ---- graphs --------------------------------------------------------------------------------
@@ -436,4 +436,4 @@ INSTANTIATE_TEST_SUITE_P(cuda, Kernels, ::testing::ValuesIn(kernel_cases("cuda")
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Kernels);
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::derived_test

@@ -7,7 +7,7 @@
 #include "runtime/plan.h"
 #include "support/far_device.h"
 
-namespace ebb::testing {
+namespace ebb::testing::device_memory_test {
 
 // Of a concatenation, which merged products read, each part is cast in its place. f32 files of DiT
 // are read so with little more memory than their weights have in 16 bits.
@@ -99,4 +99,4 @@ TEST(device_memory, limit__is_kept_and_what_was_let_go_counts_no_more) {
   EXPECT_EQ(context.memory->peak(), 900);
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::device_memory_test

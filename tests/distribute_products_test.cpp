@@ -9,7 +9,7 @@
 #include "passes/gradients.h"
 #include "support/same_results.h"
 
-namespace ebb {
+namespace ebb::distribute_products_test {
 namespace {
 
 struct Layer {
@@ -122,4 +122,4 @@ TEST(distribute_products, where_nothing_is_saved__nothing_changes) {
   }
 }
 
-}  // namespace ebb
+}  // namespace ebb::distribute_products_test

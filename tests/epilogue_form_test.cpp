@@ -10,7 +10,7 @@
 #include "ops/prim/matmul/op.h"
 #include "support/graphs.h"
 
-namespace ebb::test {
+namespace ebb::test::epilogue_form_test {
 namespace {
 
 Expr expression(const std::function<Scalar(const Scalar&)>& f) {
@@ -185,4 +185,4 @@ TEST(epilogue, text__reads_back) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::epilogue_form_test

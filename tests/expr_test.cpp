@@ -8,7 +8,7 @@
 
 #include "support/files.h"
 
-namespace ebb {
+namespace ebb::expr_test {
 namespace {
 
 const Scalar x = Scalar::input(0), y = Scalar::input(1), z = Scalar::input(2);
@@ -198,4 +198,4 @@ TEST(expr, constants_that_are_not_equal__stay_apart) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::expr_test

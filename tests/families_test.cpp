@@ -12,7 +12,7 @@
 #include "support/files.h"
 #include "text/text_encoder.h"
 
-namespace ebb::testing {
+namespace ebb::testing::families_test {
 namespace {
 
 ModelConfig config_with(const std::string& preset, const std::string& fields) {
@@ -249,4 +249,4 @@ TEST(encoder_rules, clip_skip__is_followed_by_the_encoders_that_the_program_foll
   EXPECT_EQ(layers("sd15", {"clip_l"}, {3, "a1111"}), (Layers{3}));
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::families_test

@@ -10,7 +10,7 @@
 #include "support/program.h"
 #include "support/toy_run.h"
 
-namespace ebb {
+namespace ebb::fault_test {
 namespace {
 
 using testing::checkpoint_bytes;
@@ -184,4 +184,4 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DeviceFails);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AloneOnDevice);
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::fault_test

@@ -15,7 +15,7 @@
 #include "train/loop.h"
 #include "train/step.h"
 
-namespace ebb::train {
+namespace ebb::train::fit_test {
 namespace {
 
 using testing::expect_error;
@@ -206,4 +206,4 @@ TEST(train, run_resumed_with_recomputed_blocks__gives_the_same_bits) {
 }
 
 }  // namespace
-}  // namespace ebb::train
+}  // namespace ebb::train::fit_test

@@ -9,7 +9,7 @@
 #include "runtime/context.h"
 #include "runtime/launches.h"
 
-namespace ebb::functions {
+namespace ebb::functions::functions_launches_test {
 namespace {
 
 struct LaunchCase {
@@ -165,4 +165,4 @@ INSTANTIATE_TEST_SUITE_P(h200, LaunchesOf, ::testing::ValuesIn(launch_cases()),
                          [](const auto& info) { return std::string(info.param.label); });
 
 }  // namespace
-}  // namespace ebb::functions
+}  // namespace ebb::functions::functions_launches_test

@@ -12,7 +12,7 @@
 #include "reference.h"
 #include "tolerance.h"
 
-namespace ebb::functions {
+namespace ebb::functions::functions_test {
 namespace {
 
 using test::evaluate_reference;
@@ -405,4 +405,4 @@ INSTANTIATE_TEST_SUITE_P(cpu, LibraryOn, ::testing::ValuesIn(test::only("cpu")))
 INSTANTIATE_TEST_SUITE_P(cuda, LibraryOn, ::testing::ValuesIn(test::only("cuda")));
 
 }  // namespace
-}  // namespace ebb::functions
+}  // namespace ebb::functions::functions_test

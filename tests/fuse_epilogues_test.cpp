@@ -26,7 +26,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::fuse_epilogues_test {
 namespace {
 
 Graph lowered(const Graph& g) { return common_subexpressions(in_primitives(g)); }
@@ -457,4 +457,4 @@ TEST(fuse_epilogues, of_a_matmul_by_any_expression__are_offered_to_kernels) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::fuse_epilogues_test

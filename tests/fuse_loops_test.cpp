@@ -26,7 +26,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::fuse_loops_test {
 namespace {
 
 // As a plan does it for a device with kernels for images and for what group norms are made of.
@@ -370,4 +370,4 @@ TEST(images, maker_that_is_too_much__is_left_out) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::fuse_loops_test

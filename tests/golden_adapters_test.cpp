@@ -13,7 +13,7 @@
 #include "support/small_checkpoint.h"
 #include "train/model_weights.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_adapters_test {
 namespace {
 
 using adapters::AdapterFile, adapters::AdapterUse, adapters::BlockWeights, adapters::Network,
@@ -402,4 +402,4 @@ TEST(block_weights, lists_of_each_length__are_of_its_blocks) {
             "lora: block weights must be numbers from -10000 to 10000 (found 'x')  lbw=1,x");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_adapters_test

@@ -13,7 +13,7 @@
 #include "support/golden_component.h"
 #include "support/golden_distance.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_components_test {
 namespace {
 
 using nlohmann::json;
@@ -258,4 +258,4 @@ TEST(components, wrong_calls__are_errors_that_name_the_entry_point) {
   EXPECT_EQ(error({"decode", {}, {}}).substr(0, 43), "clip_text: unknown entry point 'decode' (di");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_components_test

@@ -12,7 +12,7 @@
 #include "support/patterns.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_control_kind_test {
 namespace {
 
 using nlohmann::json;
@@ -208,4 +208,4 @@ TEST(control_kinds, control_lora_with_unknown_tensors__is_refused) {
                "has 1 tensors that its network does not have, such as input_blocks.99.0.bias");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_control_kind_test

@@ -13,7 +13,7 @@
 #include "support/patterns.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_control_run_test {
 namespace {
 
 using nlohmann::json;
@@ -212,4 +212,4 @@ TEST(control, wrong_numbers__are_errors) {
       "start and end of image number 1 must be shares of the steps");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_control_run_test

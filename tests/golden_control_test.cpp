@@ -9,7 +9,7 @@
 #include "support/golden_distance.h"
 #include "support/ldm_case.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_control_test {
 namespace {
 
 constexpr double promise = 1e-4;
@@ -139,4 +139,4 @@ TEST(control_net, published_presets__are_recognised_by_their_tensors) {
   }
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_control_test

@@ -15,7 +15,7 @@
 #include "support/golden_case.h"
 #include "support/golden_distance.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_diffusion_test {
 namespace {
 
 constexpr double promise = 1e-4;
@@ -227,4 +227,4 @@ TEST(golden_loss, ddpm_and_hybrid__are_the_references) {
 }
 
 }  // namespace
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_diffusion_test

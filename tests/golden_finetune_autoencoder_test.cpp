@@ -9,7 +9,7 @@
 #include "support/golden_steps.h"
 #include "support/ldm_case.h"
 
-namespace ebb {
+namespace ebb::golden_finetune_autoencoder_test {
 namespace {
 
 using namespace ebb::testing;
@@ -67,4 +67,4 @@ TEST(train_autoencoder, scaled_latents__are_decoded_as_before) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_finetune_autoencoder_test

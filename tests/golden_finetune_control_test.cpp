@@ -19,7 +19,7 @@
 #include "support/small_checkpoint.h"
 #include "train/model_weights.h"
 
-namespace ebb {
+namespace ebb::golden_finetune_control_test {
 namespace {
 
 using namespace ebb::testing;
@@ -229,4 +229,4 @@ TEST(train_control, network_that_a_file_could_not_say__is_refused) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_finetune_control_test

@@ -11,7 +11,7 @@
 #include "support/golden_steps.h"
 #include "support/ldm_case.h"
 
-namespace ebb {
+namespace ebb::golden_finetune_discriminator_test {
 namespace {
 
 using namespace ebb::testing;
@@ -128,4 +128,4 @@ TEST(adversary, picture_without_a_patch__is_an_error) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_finetune_discriminator_test

@@ -6,7 +6,7 @@
 #include "support/finetune_text_case.h"
 #include "support/golden_steps.h"
 
-namespace ebb {
+namespace ebb::golden_finetune_dora_test {
 namespace {
 
 using namespace ebb::testing;
@@ -61,4 +61,4 @@ TEST(golden_finetune_dora_texts, adapters_of_both_networks__have_the_gradients_a
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_finetune_dora_test

@@ -6,7 +6,7 @@
 #include "support/finetune_case.h"
 #include "support/golden_steps.h"
 
-namespace ebb {
+namespace ebb::golden_finetune_test {
 namespace {
 
 using namespace ebb::testing;
@@ -50,4 +50,4 @@ INSTANTIATE_TEST_SUITE_P(eps_and_v, golden_finetune_cases,
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_finetune_test

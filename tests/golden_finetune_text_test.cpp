@@ -5,7 +5,7 @@
 #include "support/finetune_text_case.h"
 #include "support/golden_steps.h"
 
-namespace ebb {
+namespace ebb::golden_finetune_text_test {
 namespace {
 
 using namespace ebb::testing;
@@ -80,4 +80,4 @@ INSTANTIATE_TEST_SUITE_P(sd1_and_xl, golden_finetune_text_cases, ::testing::Valu
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_finetune_text_test

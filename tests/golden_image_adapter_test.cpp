@@ -18,7 +18,7 @@
 #include "support/small_checkpoint.h"
 #include "train/model_weights.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_image_adapter_test {
 namespace {
 
 using nlohmann::json;
@@ -353,4 +353,4 @@ TEST(image_adapter, of_faces__is_refused_with_a_reason) {
                "FaceID adapters and InstantID read what");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_image_adapter_test

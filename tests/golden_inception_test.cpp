@@ -14,7 +14,7 @@
 #include "train/inception.h"
 #include "train/kernel_distance.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_inception_test {
 namespace {
 
 class GoldenInception : public test::OnEachBackend {
@@ -85,4 +85,4 @@ TEST_P(GoldenInception, features_of_full_rank__have_the_distances_of_the_referen
 }
 
 }  // namespace
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_inception_test

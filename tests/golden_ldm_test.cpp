@@ -9,7 +9,7 @@
 #include "support/golden_networks.h"
 #include "support/ldm_case.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_ldm_test {
 namespace {
 
 class GoldenLdm : public test::OnBackend, public ::testing::WithParamInterface<NetworkOn> {
@@ -73,4 +73,4 @@ TEST_P(GoldenLdm, tensors__have_the_names_and_shapes_of_the_original) {
   EXPECT_EQ(ours, theirs);
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_ldm_test

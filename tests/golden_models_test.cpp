@@ -19,7 +19,7 @@
 #include "support/golden_distance.h"
 #include "support/golden_networks.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_models_test {
 namespace {
 
 constexpr double promise = 1e-4;
@@ -228,4 +228,4 @@ INSTANTIATE_TEST_SUITE_P(cuda, GoldenModel,
                          ::testing::ValuesIn(networks_on("cuda", golden_network_cases())),
                          name_of_network);
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_models_test

@@ -7,7 +7,7 @@
 #include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_modes_test {
 namespace {
 
 const nlohmann::json& runs() {
@@ -109,4 +109,4 @@ TEST(edits, image_guidance_without_a_model_that_edits__is_an_error) {
                "--image-guidance (2) has no effect on a model that does not edit pictures");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_modes_test

@@ -18,7 +18,7 @@
 #include "train/state.h"
 #include "train/step.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_optimizers_test {
 namespace {
 
 using namespace train;
@@ -258,4 +258,4 @@ TEST(dynamic_code, numbers_between_entries__become_the_nearer) {
   }
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_optimizers_test

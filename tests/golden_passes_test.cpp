@@ -10,7 +10,7 @@
 #include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_passes_test {
 namespace {
 
 const nlohmann::json& golden() {
@@ -126,4 +126,4 @@ TEST(hires, text__has_a_scale_and_up_to_three_more) {
     EXPECT_EQ(error_of([&] { parse_hires(bad); }).find("generate: --hires"), 0u) << bad;
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_passes_test

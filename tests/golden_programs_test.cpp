@@ -16,7 +16,7 @@
 #include "support/patterns.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_programs_test {
 namespace {
 
 using nlohmann::json;
@@ -197,4 +197,4 @@ TEST(mask_fill, pictures__are_those_of_the_web_ui) {
   }
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_programs_test

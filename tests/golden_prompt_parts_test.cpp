@@ -7,7 +7,7 @@
 #include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_prompt_parts_test {
 namespace {
 
 const nlohmann::json& runs() {
@@ -45,4 +45,4 @@ TEST(prompt_parts, too_many__are_an_error_before_the_run) {
                "generate: a prompt may have 32 parts, joined by AND (got 41)");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_prompt_parts_test

@@ -15,7 +15,7 @@
 #include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_text_to_image_test {
 namespace {
 
 using nlohmann::json;
@@ -239,4 +239,4 @@ TEST(latent_decoder, pixels_that_are_not_finite__are_an_error) {
   EXPECT_EQ(error.find("decode: the pixels of image 1 are not finite in f32"), 0u) << error;
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_text_to_image_test

@@ -9,7 +9,7 @@
 #include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_tiling_test {
 namespace {
 
 const nlohmann::json& runs() {
@@ -52,4 +52,4 @@ TEST(circular_padding, graph__keeps_convolutions_that_pad_one_side_and_refuses_i
       "tiling: a side of 1 is too small for a padding of 2");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_tiling_test

@@ -6,7 +6,7 @@
 #include "support/golden_runs.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::golden_whole_runs_test {
 namespace {
 
 const nlohmann::json& runs() {
@@ -101,4 +101,4 @@ TEST_F(WholeRuns, empty_negative__is_that_of_the_dialect) {
   EXPECT_EQ(none("a1111", "sd15"), EmptyNegative::encoded);
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::golden_whole_runs_test

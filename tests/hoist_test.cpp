@@ -11,7 +11,7 @@
 #include "support/hashed_weights.h"
 #include "support/ldm_case.h"
 
-namespace ebb {
+namespace ebb::hoist_test {
 namespace {
 
 using testing::FarDevice;
@@ -159,4 +159,4 @@ TEST(hoist, denoiser_of_a_text__computes_keys_and_values_once_and_gives_the_same
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::hoist_test

@@ -16,7 +16,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::horizontal_fusion_test {
 namespace {
 
 Value decayed(Value v) {
@@ -146,4 +146,4 @@ TEST(fuse_horizontally, other_expressions_and_dtypes__stay_apart) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::horizontal_fusion_test

@@ -15,7 +15,7 @@
 #include "ops/table.h"
 #include "support/files.h"
 
-namespace ebb {
+namespace ebb::ir_test {
 namespace {
 
 using testing::error_of;
@@ -193,4 +193,4 @@ TEST(pointwise_types, floats_win_and_widen) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::ir_test

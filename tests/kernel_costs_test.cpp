@@ -12,7 +12,7 @@
 #include "runtime/context.h"
 #include "runtime/supporting_kernels.h"
 
-namespace ebb::test {
+namespace ebb::test::kernel_costs_test {
 namespace {
 
 std::vector<Context> devices() {
@@ -72,4 +72,4 @@ TEST(kernel_costs, gradient_of_attention__is_chosen_by_its_size) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::kernel_costs_test

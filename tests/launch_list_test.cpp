@@ -18,7 +18,7 @@
 #include "train/model_weights.h"
 #include "train/step.h"
 
-namespace ebb {
+namespace ebb::launch_list_test {
 namespace {
 
 constexpr int64_t batch = 8;
@@ -89,4 +89,4 @@ INSTANTIATE_TEST_SUITE_P(networks, LaunchList,
                          [](const auto& info) { return info.param.name(); });
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::launch_list_test

@@ -17,7 +17,7 @@
 #include "train/model_weights.h"
 #include "train/step.h"
 
-namespace ebb {
+namespace ebb::launch_table_test {
 namespace {
 
 constexpr int64_t batch = 32;
@@ -76,4 +76,4 @@ INSTANTIATE_TEST_SUITE_P(networks, LaunchTable,
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::launch_table_test

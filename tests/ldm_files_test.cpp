@@ -10,7 +10,7 @@
 #include "support/files.h"
 #include "support/hashed_weights.h"
 
-namespace ebb::testing {
+namespace ebb::testing::ldm_files_test {
 namespace {
 
 using Tensors = std::vector<io::NamedTensor>;
@@ -169,4 +169,4 @@ TEST_F(LdmFiles, edm_markers__say_how_latents_are_normalised) {
       "ldm_unet: latent_deviation must be above 0");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::ldm_files_test

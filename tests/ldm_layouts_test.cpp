@@ -9,7 +9,7 @@
 #include "support/ldm_case.h"
 #include "train/model_weights.h"
 
-namespace ebb::testing {
+namespace ebb::testing::ldm_layouts_test {
 namespace {
 
 struct Layouts {
@@ -109,4 +109,4 @@ TEST(ldm_names, of_published_networks__are_those_of_the_original_and_of_diffuser
   }
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::ldm_layouts_test

@@ -11,7 +11,7 @@
 #include "support/golden_distance.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::loras_test {
 namespace {
 
 using nlohmann::json;
@@ -161,4 +161,4 @@ TEST(adapter_facts, file_for_a_published_network__fits_it) {
             "Stable Diffusion XL");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::loras_test

@@ -20,7 +20,7 @@
 #include "support/golden_case.h"
 #include "train/step.h"
 
-namespace ebb {
+namespace ebb::lowering_test {
 namespace {
 
 class LoweringOn : public test::OnEachBackend {};
@@ -114,4 +114,4 @@ INSTANTIATE_TEST_SUITE_P(cpu, LoweringOn, ::testing::ValuesIn(test::only("cpu"))
 INSTANTIATE_TEST_SUITE_P(cuda, LoweringOn, ::testing::ValuesIn(test::only("cuda")));
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::lowering_test

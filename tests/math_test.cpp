@@ -10,7 +10,7 @@
 
 #include "backend/cpu/simd/levels.h"
 
-namespace ebb::cpu {
+namespace ebb::cpu::math_test {
 namespace {
 
 struct Level {
@@ -175,4 +175,4 @@ TEST(math, every_length__gives_the_same_elements) {
 }
 
 }  // namespace
-}  // namespace ebb::cpu
+}  // namespace ebb::cpu::math_test

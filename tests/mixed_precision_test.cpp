@@ -5,7 +5,7 @@
 
 #include "nn/ops.h"
 
-namespace ebb {
+namespace ebb::mixed_precision_test {
 namespace {
 
 Value param(Graph& g, const std::string& name, const Shape& shape) {
@@ -37,4 +37,4 @@ TEST(mixed_precision, parameters_rounded__do_not_widen_activations) {
   EXPECT_EQ(dtypes(Parameters::rounded), (std::vector{DType::bf16, DType::bf16, DType::f32}));
 }
 
-}  // namespace ebb
+}  // namespace ebb::mixed_precision_test

@@ -9,7 +9,7 @@
 #include "passes/mixed_precision.h"
 #include "passes/simplify.h"
 
-namespace ebb {
+namespace ebb::narrow_states_test {
 namespace {
 
 Value state(Graph& g, const std::string& name, const Shape& shape) {
@@ -60,4 +60,4 @@ TEST(narrow_states, in_f32__nothing_changes) {
   EXPECT_EQ(kept_in(narrow_states(g, DType::f32), "w"), DType::f32);
 }
 
-}  // namespace ebb
+}  // namespace ebb::narrow_states_test

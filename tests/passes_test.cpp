@@ -29,7 +29,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::passes_test {
 namespace {
 
 Value decayed(Value v) {
@@ -430,4 +430,4 @@ TEST(rematerialise, sums_that_would_cost_reads_or_have_no_kernel__are_kept) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::passes_test

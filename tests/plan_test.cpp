@@ -20,7 +20,7 @@
 #include "support/far_device.h"
 #include "support/files.h"
 
-namespace ebb {
+namespace ebb::plan_test {
 namespace {
 
 Tensor noise(Shape shape, uint64_t seed) {
@@ -473,4 +473,4 @@ INSTANTIATE_TEST_SUITE_P(cpu, PlanOn, ::testing::ValuesIn(test::only("cpu")));
 INSTANTIATE_TEST_SUITE_P(cuda, PlanOn, ::testing::ValuesIn(test::only("cuda")));
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::plan_test

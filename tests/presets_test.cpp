@@ -15,7 +15,7 @@
 #include "support/files.h"
 #include "support/source_folder.h"
 
-namespace ebb::test {
+namespace ebb::test::presets_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -143,4 +143,4 @@ TEST_P(Presets, of_this_device__are_among_the_candidates) {
   if (known == 0) GTEST_SKIP() << "no presets for " << device.description();
 }
 
-}  // namespace ebb::test
+}  // namespace ebb::test::presets_test

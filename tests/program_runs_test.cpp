@@ -9,7 +9,7 @@
 #include "support/patterns.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::program_runs_test {
 namespace {
 
 const nlohmann::json& golden() {
@@ -123,4 +123,4 @@ TEST_F(ProgramRuns, dialect__is_found_whatever_its_case) {
   }
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::program_runs_test

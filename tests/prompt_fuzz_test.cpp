@@ -12,7 +12,7 @@
 #include "support/golden_file.h"
 #include "text/chunks.h"
 
-namespace ebb::text {
+namespace ebb::text::prompt_fuzz_test {
 namespace {
 
 using nlohmann::json;
@@ -93,4 +93,4 @@ TEST_F(PromptFuzz, programs__make_the_same_of_every_prompt) {
 }
 
 }  // namespace
-}  // namespace ebb::text
+}  // namespace ebb::text::prompt_fuzz_test

@@ -13,7 +13,7 @@
 #include "support/hashed_weights.h"
 #include "train/state.h"
 
-namespace ebb {
+namespace ebb::quantise_states_test {
 namespace {
 
 using testing::hashed, testing::error_of;
@@ -184,4 +184,4 @@ TEST(quantise_states, weights_of_products__are_what_products_alone_read) {
   EXPECT_EQ(weights_of_products(g), (std::set<std::string>{"q", "k"}));
 }
 
-}  // namespace ebb
+}  // namespace ebb::quantise_states_test

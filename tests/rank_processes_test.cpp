@@ -10,7 +10,7 @@
 
 #include "support/program.h"
 
-namespace ebb {
+namespace ebb::rank_processes_test {
 namespace {
 
 using testing::Output;
@@ -232,4 +232,4 @@ TEST_F(Ranks, without_mpi__says_what_is_missing) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::rank_processes_test

@@ -20,7 +20,7 @@
 #include "support/thread_ranks.h"
 #include "train/config.h"
 
-namespace ebb {
+namespace ebb::ranks_test {
 namespace {
 
 using testing::FarDevice;
@@ -400,4 +400,4 @@ TEST(place_collectives, small_gathered_weights__come_first) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::ranks_test

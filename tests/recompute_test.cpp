@@ -26,7 +26,7 @@
 #include "support/hashed_weights.h"
 #include "train/step.h"
 
-namespace ebb {
+namespace ebb::recompute_test {
 namespace {
 
 using test::count;
@@ -325,4 +325,4 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecomputeOn);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RematerialiseOn);
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::recompute_test

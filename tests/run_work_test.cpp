@@ -9,7 +9,7 @@
 #include "support/patterns.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::run_work_test {
 namespace {
 
 using nlohmann::json;
@@ -128,4 +128,4 @@ TEST(run_work, progress__goes_by_the_work_of_steps) {
   EXPECT_GT(work.of_steps(0.5) / work.all(), 0.55);
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::run_work_test

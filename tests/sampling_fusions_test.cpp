@@ -17,7 +17,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::sampling_fusions_test {
 namespace {
 
 bool is_param(const Source& s) { return s.kind == Source::Kind::param; }
@@ -228,4 +228,4 @@ TEST(fuse_epilogues_of_weights, products_that_others_read_and_other_factors__sta
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::sampling_fusions_test

@@ -17,7 +17,7 @@
 #include "support/hashed_weights.h"
 #include "train/step.h"
 
-namespace ebb {
+namespace ebb::side_stream_test {
 namespace {
 
 using testing::FarDevice;
@@ -160,4 +160,4 @@ TEST(side_stream, steps_however_late__are_the_same_bits) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::side_stream_test

@@ -26,7 +26,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::slices_test {
 namespace {
 
 // The graph as it comes to the pass: a device has kernels for split.
@@ -242,4 +242,4 @@ TEST(slices, space__steps_over_the_rest_of_the_rows) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::slices_test

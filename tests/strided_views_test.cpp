@@ -24,7 +24,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::strided_views_test {
 namespace {
 
 // The graph as it comes to the pass: a device has kernels for split.
@@ -277,4 +277,4 @@ TEST(attention_views, strides_of_callers__are_read_in_place) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::strided_views_test

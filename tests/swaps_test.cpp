@@ -23,7 +23,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::swaps_test {
 namespace {
 
 constexpr int64_t width = 64;
@@ -255,4 +255,4 @@ TEST(swaps, other_concatenations__stay) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::swaps_test

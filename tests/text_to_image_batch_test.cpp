@@ -8,7 +8,7 @@
 #include "support/far_device.h"
 #include "support/recorded_requests.h"
 
-namespace ebb::testing {
+namespace ebb::testing::text_to_image_batch_test {
 namespace {
 
 // The processor, with as much memory as a test says.
@@ -319,4 +319,4 @@ TEST_F(FreeBatch, with_a_refiner__is_that_of_both_networks) {
   }
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::text_to_image_batch_test

@@ -11,7 +11,7 @@
 #include "support/files.h"
 #include "support/recorded_requests.h"
 
-namespace ebb::testing {
+namespace ebb::testing::text_to_image_devices_test {
 namespace {
 
 class DevicesOfText : public RecordedRequests {
@@ -119,4 +119,4 @@ TEST_F(DevicesOfText, stopped__keeps_what_is_made) {
   EXPECT_LT(some.pixels.size(), 12U);
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::text_to_image_devices_test

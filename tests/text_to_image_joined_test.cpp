@@ -7,7 +7,7 @@
 #include "support/pictures.h"
 #include "support/recorded_requests.h"
 
-namespace ebb::testing {
+namespace ebb::testing::text_to_image_joined_test {
 namespace {
 
 class JoinedRequests : public RecordedRequests {
@@ -170,4 +170,4 @@ TEST_F(JoinedRequests, stopped__is_cancelled_and_the_next_run_is_whole) {
   check({small("a fox", 5), small("a dog", 6)}, 2);
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::text_to_image_joined_test

@@ -14,7 +14,7 @@
 #include "support/recorded_requests.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::text_to_image_memory_test {
 namespace {
 
 struct Made {
@@ -361,4 +361,4 @@ TEST_F(TextToImageMemory, runs_one_after_the_other__keep_within_a_limit) {
   }
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::text_to_image_memory_test

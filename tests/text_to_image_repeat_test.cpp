@@ -6,7 +6,7 @@
 #include "support/far_device.h"
 #include "support/recorded_requests.h"
 
-namespace ebb::testing {
+namespace ebb::testing::text_to_image_repeat_test {
 namespace {
 
 struct Cost {
@@ -93,4 +93,4 @@ TEST_F(RepeatedRequests, memory_that_is_gone__is_planned_anew_for_another_size) 
   EXPECT_EQ(made(pipeline, small()), first);
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::text_to_image_repeat_test

@@ -9,7 +9,7 @@
 #include "support/golden_distance.h"
 #include "support/small_checkpoint.h"
 
-namespace ebb::testing {
+namespace ebb::testing::text_to_image_test {
 namespace {
 
 const nlohmann::json& golden() {
@@ -325,4 +325,4 @@ TEST_F(TextToImageOf, latent_consistency_model__runs_with_its_sampler_in_every_d
   EXPECT_TRUE(resolve(parts, q).notes.empty());
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::text_to_image_test

@@ -22,7 +22,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::tokens_test {
 namespace {
 
 constexpr int64_t text = 16, image = 48, heads = 3, head_width = 64;
@@ -199,4 +199,4 @@ TEST(tokens, plan__norm_over_all_heads_and_rotation_are_one_launch) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::tokens_test

@@ -13,7 +13,7 @@
 #include "support/golden_distance.h"
 #include "support/numbers.h"
 
-namespace ebb::testing {
+namespace ebb::testing::upscaler_test {
 namespace {
 
 using Tensors = std::vector<io::NamedTensor>;
@@ -195,4 +195,4 @@ TEST(upscaler, file_of_another_network__is_an_error_that_names_it) {
   expect_error([&] { load_upscaler(file); }, "and the file is an autoencoder (taesd), ");
 }
 
-}  // namespace ebb::testing
+}  // namespace ebb::testing::upscaler_test

@@ -24,7 +24,7 @@
 #include "support/graphs.h"
 #include "support/same_results.h"
 
-namespace ebb::test {
+namespace ebb::test::views_test {
 namespace {
 
 // The graph as it comes to the pass.
@@ -293,4 +293,4 @@ TEST(loop, segments_that_do_not_fit__are_errors) {
 }
 
 }  // namespace
-}  // namespace ebb::test
+}  // namespace ebb::test::views_test

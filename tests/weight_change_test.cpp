@@ -12,7 +12,7 @@
 #include "support/golden_case.h"
 #include "train/model_weights.h"
 
-namespace ebb {
+namespace ebb::weight_change_test {
 namespace {
 
 using testing::error_of;
@@ -283,4 +283,4 @@ TEST(weight_change, terms_in_order__may_read_the_file_s_weight) {
             "weights: no weight 'v' to change");
 }
 
-}  // namespace ebb
+}  // namespace ebb::weight_change_test

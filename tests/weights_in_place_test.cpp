@@ -10,7 +10,7 @@
 #include "runtime/plan.h"
 #include "runtime/weight_store.h"
 
-namespace ebb {
+namespace ebb::weights_in_place_test {
 namespace {
 
 // Pages of a file that a plan reads would be faulted in again with its next run.
@@ -49,4 +49,4 @@ TEST(weights_in_place, pages__leave_memory_when_the_last_plan_lets_go_of_them) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::weights_in_place_test

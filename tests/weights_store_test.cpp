@@ -16,7 +16,7 @@
 #include "support/golden_case.h"
 #include "train/model_weights.h"
 
-namespace ebb {
+namespace ebb::weights_store_test {
 namespace {
 
 using testing::error_of;
@@ -494,4 +494,4 @@ TEST(model_weights, opening__tells_the_bytes_that_were_read) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::weights_store_test

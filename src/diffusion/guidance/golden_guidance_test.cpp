@@ -10,7 +10,7 @@
 #include "diffusion/guidance/guide.h"
 #include "support/golden_file.h"
 
-namespace ebb {
+namespace ebb::golden_guidance_test {
 namespace {
 
 using nlohmann::json;
@@ -40,7 +40,7 @@ constexpr GuidedShape separate{2, 8, 8, 4, true};
 struct Setting {
   std::vector<RuleCall> rules;
   GuidanceCall call{.shape = separate};
-  double tolerance = ebb::tolerance;
+  double tolerance = golden_guidance_test::tolerance;
 };
 
 std::string text_of(const json& value) {
@@ -284,4 +284,4 @@ TEST(golden_guidance, every_case__is_that_of_the_reference_or_excused) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_guidance_test

@@ -16,7 +16,7 @@
 #include "diffusion/noise/rng/variation.h"
 #include "support/golden_file.h"
 
-namespace ebb {
+namespace ebb::golden_test {
 namespace {
 
 using nlohmann::json;
@@ -266,4 +266,4 @@ TEST(a1111, first_and_second__same_numbers) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_test

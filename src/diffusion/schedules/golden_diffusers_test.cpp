@@ -5,7 +5,7 @@
 #include "diffusion/levels/schedule.h"
 #include "support/golden_lists.h"
 
-namespace ebb {
+namespace ebb::golden_diffusers_test {
 namespace {
 
 using nlohmann::json;
@@ -250,4 +250,4 @@ TEST(golden_schedules, diffusers__are_the_references) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_diffusers_test

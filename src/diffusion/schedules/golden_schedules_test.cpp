@@ -6,7 +6,7 @@
 #include "diffusion/levels/schedule.h"
 #include "support/golden_file.h"
 
-namespace ebb {
+namespace ebb::golden_schedules_test {
 namespace {
 
 using nlohmann::json;
@@ -176,4 +176,4 @@ TEST(golden_precond, comfyui__is_the_references) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_schedules_test

@@ -4,7 +4,7 @@
 #include "diffusion/levels/schedule.h"
 #include "support/golden_lists.h"
 
-namespace ebb {
+namespace ebb::golden_sdcpp_test {
 namespace {
 
 using nlohmann::json;
@@ -70,4 +70,4 @@ TEST(golden_schedules, sdcpp__are_the_references) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_sdcpp_test

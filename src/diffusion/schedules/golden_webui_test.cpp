@@ -4,7 +4,7 @@
 #include "diffusion/levels/schedule.h"
 #include "support/golden_lists.h"
 
-namespace ebb {
+namespace ebb::golden_webui_test {
 namespace {
 
 using nlohmann::json;
@@ -97,4 +97,4 @@ TEST(golden_schedules, res4lyf__are_the_references) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_webui_test

@@ -11,7 +11,7 @@
 #include "support/golden_file.h"
 #include "support/toy_data.h"
 
-namespace ebb {
+namespace ebb::diffusers_golden_test {
 namespace {
 
 using nlohmann::json;
@@ -135,4 +135,4 @@ TEST(diffusers, trajectories__are_equal) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::diffusers_golden_test

@@ -11,7 +11,7 @@
 #include "support/source_folder.h"
 #include "support/toy_data.h"
 
-namespace ebb {
+namespace ebb::golden_samplers_test {
 namespace {
 
 using nlohmann::json;
@@ -222,4 +222,4 @@ TEST(golden_samplers, every_sampler__has_a_case) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_samplers_test

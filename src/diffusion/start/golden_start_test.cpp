@@ -12,7 +12,7 @@
 #include "diffusion/start/strength.h"
 #include "support/golden_file.h"
 
-namespace ebb {
+namespace ebb::golden_start_test {
 namespace {
 
 using nlohmann::json;
@@ -144,4 +144,4 @@ TEST(golden_start, every_case__is_that_of_the_reference) {
 }
 
 }  // namespace
-}  // namespace ebb
+}  // namespace ebb::golden_start_test
