@@ -150,9 +150,9 @@ struct CausalTile {
   }
 };
 
-// Where there are too few blocks of keys to fill the device, the queries are split as well. A peer
-// can add to dq about one block after the peer before it has: with as many peers as query blocks
-// each would wait, so chunks hold half as many if there are enough heads.
+// Where there are too few blocks of keys to fill the device, the queries are split as well. What a
+// tile adds to dq reaches the next peer about two blocks later: with as many peers as query blocks
+// each would wait, so chunks hold half as many if there are enough heads for a wave.
 inline LongSizes divided_plain(LongSizes z, int sm_count) {
   const int64_t key_tiles = int64_t{z.heads} * z.key_blocks;
   if (key_tiles > 0 && z.query_blocks > 0)
@@ -160,7 +160,7 @@ inline LongSizes divided_plain(LongSizes z, int sm_count) {
   z.tiles = static_cast<int>(key_tiles * z.query_splits);
   z.grid = std::min(z.tiles, sm_count);
   const int apart = z.query_blocks / z.query_splits / 2;
-  const bool many = int64_t{z.heads} * z.query_splits * apart >= 2 * z.grid;
+  const bool many = int64_t{z.heads} * z.query_splits * apart >= z.grid;
   z.key_chunk = many ? std::min(std::max(apart, 1), z.key_blocks) : z.key_blocks;
   return z;
 }

@@ -103,8 +103,9 @@ TEST(AttentionGradTiles, plain__complete_without_deadlock) {
 // With many heads hardly any time is spent on waiting, though others see only two steps later what
 // a tile has added to dq.
 TEST(AttentionGradTiles, plain__does_not_wait) {
-  for (const LongSizes& of : {sizes(128, 32, 32, 1, 1), sizes(256, 8, 8, 1, 1),
-                              sizes(128, 8, 16, 1, 1), sizes(40, 32, 32, 1, 1)}) {
+  for (const LongSizes& of :
+       {sizes(128, 32, 32, 1, 1), sizes(256, 8, 8, 1, 1), sizes(128, 8, 16, 1, 1),
+        sizes(40, 32, 32, 1, 1), sizes(32, 16, 16, 1, 1)}) {
     const LongSizes z = divided_plain(of, 132);
     const auto all = visits<PlainTile>(z, z.grid, {});
     size_t most = 0;
