@@ -220,13 +220,16 @@ void add_packed_attention(std::vector<Large>& out, DType dtype) {
 }
 
 // Several key blocks, and more of them than SMs: thread blocks wait for each other; once for a
-// single head whose blocks take more than one wave. Few heads and keys: ranges of queries.
+// single head whose blocks take more than one wave. Many heads: chunks of key blocks, the last of
+// which is smaller. Few heads and keys: ranges of queries.
 void add_attention_grad(std::vector<Large>& out, DType dtype) {
   for (const Heads& h : {Heads{6, 300, 700, 5, 40},
                          {3, 290, 1100, 9, 64},
                          {5, 333, 520, 6, 80},
                          {2, 200, 900, 11, 128},
                          {1, 1200, 18500, 1, 64},
+                         {10, 500, 620, 14, 40},
+                         {12, 500, 620, 12, 80},
                          {1, 1500, 77, 3, 64},
                          {1, 700, 333, 2, 72},
                          {1, 300, 200, 1, 256},

@@ -16,8 +16,7 @@
 #include "support/graphs.h"
 #include "train/step.h"
 
-using namespace ebb;
-
+namespace ebb::testing::networks_test {
 namespace {
 
 using SmallNetwork = std::pair<const Model*, ModelConfig>;
@@ -169,3 +168,5 @@ TEST(networks, activations_of_matmuls__fuse_in_training_and_sampling) {
   EXPECT_EQ(fused_activations("dit_xl2"), Counts(58, 29));
   EXPECT_EQ(fused_activations("ddpmpp_cifar10"), Counts(3, 2));
 }
+
+}  // namespace ebb::testing::networks_test

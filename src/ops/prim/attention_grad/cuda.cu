@@ -190,11 +190,11 @@ bool supports_at_once(const Signature& s, const Device& device) {
 }
 
 // Adding a block to dq takes about a tenth of the time of a pair of blocks: where queries are few,
-// the blocks of keys queue up at the dq semaphores.
+// the blocks of keys that are under way queue up at the dq semaphores.
 double cost_at_once(const Signature& s, const Device& device) {
   const Use u = use_of(s);
-  const LongBlock block = long_block(u.dtype, {u.z, u.sizes.causal});
-  const double queue = .1 * u.z.s / std::max(1, u.z.t);
+  const LongBlock block = long_block(u.dtype, {u.z, u.sizes.causal}, of(device));
+  const double queue = .1 * std::min(u.z.s, block.keys_at_once) / std::max(1, u.z.t);
   return cost_of_blocks(s, device, {.48, .6}, block.queries, block.keys) * std::max(1.0, queue);
 }
 

@@ -100,8 +100,8 @@ __device__ __forceinline__ void compute_row_stats(const GradParams& p, float* ls
 
 // lse_log2 or delta of 8 N queries in shared memory: those of this thread's columns of scores^T.
 template <int N>
-__device__ __forceinline__ void load_row_stats(float2 (&x)[N], const void* stats) {
-  const auto* const from = static_cast<const float2*>(stats) + threadIdx.x % 4;
+__device__ __forceinline__ void load_row_stats(float2 (&x)[N], const float* stats) {
+  const auto* const from = reinterpret_cast<const float2*>(stats) + threadIdx.x % 4;
 #pragma unroll
   for (int n = 0; n < N; ++n) x[n] = from[4 * n];
 }

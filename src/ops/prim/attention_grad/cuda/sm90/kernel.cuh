@@ -71,7 +71,7 @@ __device__ __forceinline__ void start_dkv(DkvAccumulators<D>& sum, const Packed<
   for (int k = 0; k < S::queries / 16; ++k)
 #pragma unroll
     for (int tile = 0; tile < S::column_tiles; ++tile)
-      wgmma<T, 1>(sum[tile], a[k], y + (tile * next + k * 2048) / 16, 1);
+      wgmma<T, 1>(sum[tile], a[k], y + tile * (next >> 4) + k * wgmma_next_k<1>, 1);
   wgmma_commit();
 }
 
@@ -89,7 +89,7 @@ __device__ __forceinline__ void start_dq(DqAccumulators<D>& dq, const LongWork<D
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < S::keys / 16; ++i)
-    wgmma<T, 1, 1>(dq, x + i * (2048 / 16), y + i * (2048 / 16), i > 0);
+    wgmma<T, 1, 1>(dq, x + i * wgmma_next_k<1>, y + i * wgmma_next_k<1>, i > 0);
   wgmma_commit();
 }
 
@@ -112,11 +112,13 @@ __device__ __forceinline__ void store_ds(const LongWork<D>& w, const Packed<D>& 
   using S = LongShape<D>;
   const int lane = threadIdx.x % 32;
   const int key = 64 * w.group + threadIdx.x % 128 / 32 * 16 + lane % 16;
-  const uint32_t chunk = w.at + S::ds + (count & 1) * S::ds_bytes + key * 128 +
-                         (lane / 16 ^ lane % 8) * 16;  // the first of a row of eight
+  // The 16 bytes of queries [0, 8) or [8, 16), swizzled. Those behind them differ in bits 5 and 6
+  // only, as rows are aligned to 128 bytes.
+  const uint32_t at =
+      w.at + S::ds + (count & 1) * S::ds_bytes + key * 128 + (lane / 16 ^ lane % 8) * 16;
 #pragma unroll
   for (int k = 0; k < S::queries / 16; ++k)
-    store_matrices((chunk ^ k % 4 * 32) + k / 4 * S::keys * 128, ds[k]);
+    store_matrices((at ^ k % 4 * 32) + k / 4 * S::keys * 128, ds[k]);
   fence_async();
 }
 
@@ -134,7 +136,7 @@ __device__ __forceinline__ void write_dq(DqAccumulators<D>& dq, const LongWork<D
     for (int n = 0; n < columns; ++n)
       dq[n][0] += x[n].x, dq[n][1] += x[n].y, dq[n][2] += x[n].z, dq[n][3] += x[n].w;
   }
-  const int head = turn.block / w.p.sizes.query_blocks, index = turn.block % w.p.sizes.query_blocks;
+  const auto [head, index] = HeadBlock::at(w.p.sizes, turn.block);
   const int query_head = head * w.p.g.z.group + index / w.p.sizes.head_blocks;
   Rows<T> to = rows_of<T>(w.p.g.z, w.p.g.dq_lies, w.p.g.dq, query_head, w.p.g.z.t);
   const int warp = threadIdx.x % 128 / 32, column = S::boxes == 2 ? w.group * S::step : 0;
@@ -181,7 +183,8 @@ __device__ __forceinline__ void finish_dq(DqAccumulators<D>& dq, const LongWork<
   w.pipelines.ds.release(o.count);
   if (o.last) w.pipelines.keys.release(o.tiles);
   w.pipelines.dq.wait(o.count);
-  add_dq<T, D>(dq, w, dq_turns<D>(w.memory)[o.count & 1]);
+  const DqTurn turn = dq_turns<D>(w.memory)[o.count & 1];
+  add_dq<T, D>(dq, w, turn);
   w.pipelines.dq.release(o.count);
 }
 
@@ -203,23 +206,25 @@ __device__ __forceinline__ void process_query_block(const LongWork<D>& w, const 
   RowStats<D> lse_log2, delta;
   w.pipelines.q.wait(o.count);
   start_scores<T, D>(s, keys + S::k, q);
-  const auto* const stats = w.memory + slot * S::stats_bytes;
-  if (S::early_stats) load_row_stats(lse_log2, stats + S::lse_log2);
+  const auto stats = [&](int at) {
+    return reinterpret_cast<const float*>(w.memory + at + slot * S::stats_bytes);
+  };
+  if constexpr (S::early_stats) load_row_stats(lse_log2, stats(S::lse_log2));
   wgmma_wait<1>();  // dk of the previous block
   fence_accumulators(dk);
   if (o.count > 0) w.pipelines.q.release(o.count - 1);
   w.pipelines.dout.wait(o.count);
   start_scores<T, D>(dp, keys + S::v, dout);
   wgmma_wait<1>();  // s
-  if (!S::early_stats) load_row_stats(lse_log2, stats + S::lse_log2);
+  if constexpr (!S::early_stats) load_row_stats(lse_log2, stats(S::lse_log2));
   fence_accumulators(s);
   pack_probabilities<T, D, Causal>(weights, s, lse_log2, w, o);
   start_dkv<T, D>(dv, weights, dout);
   if (o.count > 0) w.pipelines.ds.wait(o.count - 1);
-  if (S::early_stats) load_row_stats(delta, stats + S::delta);
+  if constexpr (S::early_stats) load_row_stats(delta, stats(S::delta));
   start_dq<T, D>(dq, w, before);
   wgmma_wait<2>();  // dp
-  if (!S::early_stats) load_row_stats(delta, stats + S::delta);
+  if constexpr (!S::early_stats) load_row_stats(delta, stats(S::delta));
   fence_accumulators(dp);
   differentiate<T>(ds, weights, dp, delta);
   w.pipelines.ds.acquire(o.count);

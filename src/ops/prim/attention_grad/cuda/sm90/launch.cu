@@ -25,14 +25,19 @@ struct Schedule {
   int64_t stats = 0, semaphores = 0, turns = 0, dq_accum = 0, dkv_partial = 0;
 };
 
-Schedule schedule(const LongProblem& l, const LongKernel& k, const CudaDevice& device) {
+LongSizes sizes_of(const LongProblem& l, const LongKernel& k, const CudaDevice& device) {
   const HeadSizes& z = l.z;
   LongSizes n{.heads = static_cast<int>(z.heads / z.group),
               .key_blocks = static_cast<int>(ceil_div(z.s, k.keys)),
               .head_blocks = static_cast<int>(ceil_div(z.t, k.queries))};
   n.query_blocks = z.group * n.head_blocks;
   n.keys = k.keys, n.queries = k.queries, n.diagonal = z.s - z.t;
-  n = l.causal ? divided_causal(n, device.sm_count()) : divided_plain(n, device.sm_count());
+  return l.causal ? divided_causal(n, device.sm_count()) : divided_plain(n, device.sm_count());
+}
+
+Schedule schedule(const LongProblem& l, const LongKernel& k, const CudaDevice& device) {
+  const HeadSizes& z = l.z;
+  const LongSizes n = sizes_of(l, k, device);
   const auto lines = [](int64_t bytes) { return ceil_div(bytes, 128) * 128; };
   const int64_t query_blocks = int64_t{n.heads} * n.query_blocks;
   Schedule c{.sizes = n, .dkv_tiles = int64_t{n.heads} * n.key_blocks * k.dkv_tiles};
@@ -76,9 +81,9 @@ bool serves_long(DType dtype, const LongProblem& l, const CudaDevice& device) {
   return z.t <= z.s && ceil_div(blocks, 2) <= device.sm_count();
 }
 
-LongBlock long_block(DType dtype, const LongProblem& l) {
+LongBlock long_block(DType dtype, const LongProblem& l, const CudaDevice& device) {
   const LongKernel k = kernel_of(dtype, l);
-  return {k.queries, k.keys};
+  return {k.queries, k.keys, l.causal ? l.z.s : sizes_of(l, k, device).key_chunk * k.keys};
 }
 
 LongProgram long_program(DType dtype, const LongProblem& l, CudaDevice& device) {

@@ -23,11 +23,11 @@ struct LongProblem {
 };
 bool serves_long(DType dtype, const LongProblem& l, const ebb::cuda::CudaDevice& device);
 
-// Queries and keys of a pair of blocks.
+// Queries and keys of a pair of blocks, and keys of a head that are under way at once.
 struct LongBlock {
-  int queries, keys;
+  int queries, keys, keys_at_once;
 };
-LongBlock long_block(DType dtype, const LongProblem& l);
+LongBlock long_block(DType dtype, const LongProblem& l, const ebb::cuda::CudaDevice& device);
 
 struct LongProgram {
   int64_t workspace = 0;  // bytes

@@ -30,6 +30,13 @@ using LongTile = std::conditional_t<Causal, CausalTile, PlainTile>;
 
 constexpr int kRowTokens = 8;  // queries per thread block of the preprocess kernel
 
+// A query block, numbered over all heads, to whose dq a tile adds: the first tile to do so stores
+// it, the last one writes the result.
+struct alignas(16) DqTurn {
+  int block;
+  bool first, last;
+};
+
 // D: 40, 64, 80 or 128, the padded width. A tile in shared memory is `boxes` TMA boxes of 64
 // columns, `step` columns apart.
 template <int D>
@@ -47,13 +54,13 @@ struct LongShape {
   static constexpr int key_bytes = boxes * keys * 128, query_bytes = boxes * queries * 128;
   static constexpr int ds_bytes = queries * keys * 2;
   static constexpr int stats_bytes = 4 * queries;  // lse_log2 or delta of a block
-  // They are loaded while GEMMs run where there are registers for it: it is slower otherwise.
+  // They are loaded before a GEMM is waited for; with 128 queries registers do not suffice.
   static constexpr bool early_stats = queries == 64;
   static constexpr int k = 0, v = k + 2 * key_bytes, q = v + 2 * key_bytes;
   static constexpr int dout = q + 2 * query_bytes, ds = dout + 2 * query_bytes;
   static constexpr int lse_log2 = ds + 2 * ds_bytes, delta = lse_log2 + 2 * stats_bytes;
   static constexpr int barriers = delta + 2 * stats_bytes, turns = barriers + 160;
-  static constexpr int bytes = turns + 2 * 16;
+  static constexpr int bytes = turns + 2 * static_cast<int>(sizeof(DqTurn));
   static constexpr int dq_tile_floats = 64 * dq_width, dkv_tile_floats = 64 * D;  // floats
   static constexpr int dkv_tiles = 2 * keys / 64;  // dk and dv of a key block, 64 rows each
 };
@@ -78,12 +85,6 @@ struct TwoStages : Pipeline<2> {
   }
 };
 
-// A query block, numbered over all heads, to whose dq a tile adds: the first tile to do so stores
-// it, the last one writes the result.
-struct alignas(16) DqTurn {
-  int block;
-  int first, last;
-};
 template <int D>
 __device__ __forceinline__ DqTurn* dq_turns(unsigned char* memory) {
   return reinterpret_cast<DqTurn*>(memory + LongShape<D>::turns);
@@ -211,7 +212,7 @@ __device__ __forceinline__ void acquire_dq(const LongParams& p, unsigned char* m
     const auto t = LongTile<Causal>::at(p.sizes, gridDim.x, i);
     auto x = t.begin(p.sizes);
     for (int j = 0; j < t.blocks; ++blocks, ++j, x = t.next(x, j, p.sizes)) {
-      const int block = t.head * p.sizes.query_blocks + x.index(p.sizes);
+      const int block = block_of(p.sizes, t.head, x.index(p.sizes));
       const auto turn = t.turn(x.index(p.sizes), p.turns);
       if (blocks >= 2) dq.wait_released(blocks - 2);
       dq_turns<D>(memory)[blocks & 1] = {block, turn.rank() == 0, turn.last(p.sizes)};
@@ -235,12 +236,13 @@ __device__ __forceinline__ void release_dq(const LongParams& p, uint32_t memory,
     auto x = t.begin(p.sizes);
     for (int j = 0; j < t.blocks; ++blocks, ++j, x = t.next(x, j, p.sizes)) {
       if ((blocks & 1) != slot) continue;
+      const auto turn = t.turn(x.index(p.sizes), p.turns);
+      const bool last = turn.last(p.sizes);
+      const auto rank = static_cast<unsigned>(turn.rank());
       dq.wait_released(blocks);
       barrier_arrive(dq.full(slot));
-      const auto turn = t.turn(x.index(p.sizes), p.turns);
-      if (!turn.last(p.sizes))
-        store_release(p.dq_semaphore + t.head * p.sizes.query_blocks + x.index(p.sizes),
-                      static_cast<unsigned>(turn.rank() + 1));
+      if (!last)
+        store_release(p.dq_semaphore + block_of(p.sizes, t.head, x.index(p.sizes)), rank + 1);
     }
   }
 }

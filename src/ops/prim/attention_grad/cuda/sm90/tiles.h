@@ -27,8 +27,19 @@ struct LongSizes {
   constexpr bool grouped() const { return query_blocks != head_blocks; }
 };
 
+// The number of query block `index` of a head over all heads, and back.
+constexpr int block_of(const LongSizes& z, int head, int index) {
+  return head * z.query_blocks + index;
+}
+struct HeadBlock {
+  int head, index;
+  static constexpr HeadBlock at(const LongSizes& z, int block) {
+    return {block / z.query_blocks, block % z.query_blocks};
+  }
+};
+
 // Thread block c processes the tiles c, c + grid, ... Tiles are numbered by chunk of key blocks,
-// head and split, and key block: no two chunks of a head are under way at once if there are many
+// head and split, and key block: chunks of a head are hardly under way together if there are many
 // heads. A tile's peers are the tiles of its chunk, head and split in the same wave. They start at
 // different query blocks and visit them cyclically, so that no two peers want to add to one dq at
 // once; dq is added up in the order in which they arrive.
@@ -41,9 +52,10 @@ struct PlainTile {
     constexpr bool last(const LongSizes& z) const { return number + 1 == z.key_blocks; }
   };
   int head, key_block, query_split;
-  int first, blocks;        // query blocks: the first one and their number
-  int before, peers, peer;  // tiles of earlier waves; peers, this one included; index among them
-  int start;                // the query block visited first
+  int first, blocks;  // query blocks: the first one and their number
+  // Tiles of earlier chunks and waves; peers, this one included; index among them.
+  int before, peers, peer;
+  int start;  // the query block visited first
 
   static constexpr PlainTile at(const LongSizes& z, int grid, int i) {
     const int units = z.heads * z.query_splits, first_key = i / (units * z.key_chunk) * z.key_chunk;
@@ -152,16 +164,19 @@ struct CausalTile {
 
 // Where there are too few blocks of keys to fill the device, the queries are split as well. What a
 // tile adds to dq reaches the next peer about two blocks later: with as many peers as query blocks
-// each would wait, so chunks hold half as many if there are enough heads for a wave.
+// each would wait, so chunks, of about the same size, hold half as many at most if the heads'
+// chunks fill the grid.
 inline LongSizes divided_plain(LongSizes z, int sm_count) {
   const int64_t key_tiles = int64_t{z.heads} * z.key_blocks;
   if (key_tiles > 0 && z.query_blocks > 0)
     z.query_splits = static_cast<int>(std::clamp<int64_t>(sm_count / key_tiles, 1, z.query_blocks));
   z.tiles = static_cast<int>(key_tiles * z.query_splits);
   z.grid = std::min(z.tiles, sm_count);
-  const int apart = z.query_blocks / z.query_splits / 2;
-  const bool many = int64_t{z.heads} * z.query_splits * apart >= z.grid;
-  z.key_chunk = many ? std::min(std::max(apart, 1), z.key_blocks) : z.key_blocks;
+  z.key_chunk = std::max(z.key_blocks, 1);
+  const int most = z.query_blocks / z.query_splits / 2;
+  if (most < 2 || z.key_blocks <= most) return z;
+  const int chunk = ceil_div(z.key_blocks, ceil_div(z.key_blocks, most));
+  if (int64_t{z.heads} * z.query_splits * chunk >= z.grid) z.key_chunk = chunk;
   return z;
 }
 

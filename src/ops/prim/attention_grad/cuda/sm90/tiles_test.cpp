@@ -100,18 +100,32 @@ TEST(AttentionGradTiles, plain__complete_without_deadlock) {
   }
 }
 
-// With many heads hardly any time is spent on waiting, though others see only two steps later what
-// a tile has added to dq.
-TEST(AttentionGradTiles, plain__does_not_wait) {
+// With many heads little time is spent on waiting, though others see only two steps later what a
+// tile has added to dq. It would be as much again without chunks.
+TEST(AttentionGradTiles, plain__hardly_waits) {
   for (const LongSizes& of :
        {sizes(128, 32, 32, 1, 1), sizes(256, 8, 8, 1, 1), sizes(128, 8, 16, 1, 1),
-        sizes(40, 32, 32, 1, 1), sizes(32, 16, 16, 1, 1)}) {
+        sizes(40, 32, 32, 1, 1), sizes(32, 16, 16, 1, 1), sizes(16, 33, 33, 1, 1),
+        sizes(20, 33, 33, 1, 1), sizes(70, 9, 9, 1, 1)}) {
     const LongSizes z = divided_plain(of, 132);
     const auto all = visits<PlainTile>(z, z.grid, {});
     size_t most = 0;
     for (const auto& of_block : all) most = std::max(most, of_block.size());
-    EXPECT_LT(steps_of(all, 2), 1.05 * static_cast<double>(most)) << z.heads << " heads";
+    EXPECT_LT(steps_of(all, 2), 1.05 * static_cast<double>(most)) << of.heads << " heads";
   }
+}
+
+// Nowhere are chunks slower than none, whether or not they divide the blocks.
+TEST(AttentionGradTiles, plain__chunks_are_not_slower) {
+  for (const int heads : {5, 19, 24, 36, 70})
+    for (const int blocks : {5, 9, 11, 14, 17, 20}) {
+      const LongSizes z = divided_plain(sizes(heads, blocks, blocks + 1, 1, 1), 24);
+      LongSizes whole = z;
+      whole.key_chunk = z.key_blocks;
+      EXPECT_LE(steps_of(visits<PlainTile>(z, z.grid, {}), 2),
+                steps_of(visits<PlainTile>(whole, whole.grid, {}), 2))
+          << heads << " heads of " << blocks << " blocks in chunks of " << z.key_chunk;
+    }
 }
 
 struct CausalCase {
