@@ -24,8 +24,9 @@ endfunction()
 # Tests: most of their time goes into headers and what the library instantiates, and ten of a folder
 # that are compiled as one take a third of the time of ten. Names in their anonymous namespaces must
 # differ within a folder; tests of golden files and of many parts (tests/), which give helpers the
-# same names, are in a namespace each, but for those of the program (cli_*). Not for the engine: such a name would hide another file's function
-# of that name, and the program would be another than one that is compiled file by file.
+# same names, are in a namespace each, but for those of the program (cli_*). Not for the engine:
+# such a name would hide another file's function of that name, and the program would be another than
+# one that is compiled file by file.
 function(ebb_compile_together target)
   if(CMAKE_CXX_COMPILER_LAUNCHER)
     return() # as above, and a change of one file would miss ten
