@@ -216,7 +216,7 @@ __device__ __forceinline__ void acquire_dq(const LongParams& p, unsigned char* m
       const auto turn = t.turn(x.index(p.sizes), p.turns);
       if (blocks >= 2) dq.wait_released(blocks - 2);
       dq_turns<D>(memory)[blocks & 1] = {block, turn.rank() == 0, turn.last(p.sizes)};
-      if (turn.rank() > 0)
+      if (turn.rank() > 0)  // one block of keys has no semaphores
         wait_semaphore(p.dq_semaphore + block, static_cast<unsigned>(turn.rank()));
       barrier_arrive(dq.full(blocks & 1));
     }
