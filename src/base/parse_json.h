@@ -3,10 +3,6 @@
 
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <type_traits>
-
-#include "base/json.h"
-#include "base/json_size.h"
 
 namespace ebb {
 
@@ -16,12 +12,10 @@ constexpr size_t json_names_limit = 2048;
 // Discarded (is_discarded()) for text that is no JSON or is nested too deep; where the order of
 // names is kept, also for an object of more than json_names_limit.
 template <class Json = nlohmann::json>
-Json parse_json(std::string_view text) {
-  const JsonSize size = json_size(text);
-  if (size.depth > json_depth_limit ||
-      (std::is_same_v<Json, nlohmann::ordered_json> && size.names > json_names_limit))
-    return Json(Json::value_t::discarded);
-  return Json::parse(text, nullptr, false);
-}
+Json parse_json(std::string_view text);
+
+// The parser is compiled once: each file that has one of its own takes a second.
+extern template nlohmann::json parse_json(std::string_view text);
+extern template nlohmann::ordered_json parse_json(std::string_view text);
 
 }  // namespace ebb

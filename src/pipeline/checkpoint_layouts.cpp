@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/parse_json.h"
 #include "models/config_fields.h"
 #include "pipeline/checkpoint_family.h"
 #include "pipeline/latent_space.h"
@@ -20,7 +21,7 @@ using json = nlohmann::ordered_json;
 
 json fields_of(const Component& c) {
   ModelConfig config = c.config;
-  return json::parse(fields_json(config.fields()));
+  return parse_json<json>(fields_json(config.fields()));
 }
 
 bool is(const Component& c, ModelKind kind) { return c.model->kind == kind; }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/names.h"
+#include "base/parse_json.h"
 #include "base/utf8.h"
 
 namespace ebb {
@@ -55,7 +56,7 @@ Pairs pairs_of(std::string_view line) {
     size_t end = line.starts_with('"') ? string_end(line) : line.npos;
     std::optional<std::string> value;
     if (end != line.npos) {
-      const Json j = Json::parse(line.substr(0, end), nullptr, false);
+      const Json j = parse_json<Json>(line.substr(0, end));
       if (j.is_string()) value = j.get<std::string>();
     }
     if (!value) {

@@ -90,7 +90,7 @@ Json usual_settings(const std::string& model) {
   train::TrainConfig train;
   train.validation = "auto";
   const auto json = [](const std::vector<Field>& fields) {
-    return Json::parse(fields_json(fields));
+    return parse_json<Json>(fields_json(fields));
   };
   return {{"train", json(fields_of(train))},
           {"diffusion", json(fields_of(diffusion))},

@@ -15,7 +15,4 @@ std::string first_source_not_finite(Plan& plan, const NamedTensors& inputs);
 // of several ranks, all run it.
 std::string first_result_not_finite(Plan& plan, const NamedTensors& inputs);
 
-// Index of the first element that is NaN or infinite, or -1. Host memory of the type.
-int64_t find_not_finite(const Type& type, const void* data);
-
 }  // namespace ebb::train

@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "core/chunks.h"
 #include "core/host_memory.h"
+#include "core/not_finite.h"
 #include "io/file.h"
 #include "io/safetensors.h"
 #include "nn/storage.h"
-#include "train/diagnose.h"
 
 namespace ebb::train {
 namespace {

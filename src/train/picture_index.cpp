@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/parse_json.h"
 
 namespace ebb::train {
 namespace {
@@ -24,7 +25,7 @@ PictureIndex::PictureIndex(std::string file) : file_(std::move(file)) {
 void PictureIndex::read() {
   std::istringstream lines(io::read_whole_file(file_, "cache_dir", limit));
   for (std::string line; std::getline(lines, line);) {
-    const json j = json::parse(line, nullptr, false);
+    const json j = parse_json<json>(line);
     try {
       if (j.at("version") != version) continue;
       Known k{{j.at("changed"), j.at("file_size")},

@@ -14,6 +14,7 @@
 #include "base/file_and_numbers.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 #include "base/text_list.h"
 #include "diffusion/config.h"
@@ -56,7 +57,7 @@ constexpr std::string_view of_masks[] = {"Mask blur", "Masked content", "Mask mo
 Json parsed(const std::string& text, const std::string& subject) {
   const std::string fault = json_fault(text);
   require(fault.empty(), subject, ": ", fault);
-  Json j = Json::parse(text);
+  Json j = parse_json<Json>(text);
   require(j.is_object(), subject, ": must be a JSON object");
   return j;
 }
@@ -213,7 +214,7 @@ Json as_given(const std::vector<Field>& fields, const std::string& name, const J
 
 std::string settings_json(const std::vector<Field>& fields, const FieldTexts& diffusion,
                           int64_t image, const HashTexts& hashes) {
-  Json j = Json::parse(fields_json(fields));
+  Json j = parse_json<Json>(fields_json(fields));
   for (const auto& [name, value] : diffusion) j["diffusion"][name] = value;
   if (image >= 0) j["image"] = image;
   for (const auto& [name, hash] : hashes) j["hashes"][name] = hash;

@@ -10,6 +10,7 @@
 #include "apps/server/settings.h"
 #include "base/file_and_numbers.h"
 #include "base/json.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 
 namespace ebb::server {
@@ -42,7 +43,7 @@ Json changed_fields(cli::GenerateFlags& made) {
   for (size_t i = 0; i < now.size(); ++i) {
     const std::string text = field_text(now[i]);
     if (text == field_text(before[i]) || is_left_out(now[i].name)) continue;
-    Json value = Json::parse(fields_json({now[i]}))[now[i].name];
+    Json value = parse_json<Json>(fields_json({now[i]}))[now[i].name];
     if (names_files(now[i].name)) value = without_folders(text);
     out[now[i].name] = std::move(value);
   }

@@ -40,7 +40,7 @@ std::optional<double> number_of(const Json& value) {
 Json read_json(std::string_view text) {
   if (trimmed(text).empty()) return Json::object();
   check_size(text);
-  Json out = Json::parse(text, nullptr, false);
+  Json out = parse_json<Json>(text);
   if (out.is_discarded()) throw HttpFault(400, "bad_json", "the body is no JSON");
   if (!out.is_object()) throw HttpFault(400, "bad_json", "the body must be a JSON object");
   return out;

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "apps/server/fault.h"
+#include "base/parse_json.h"
 #include "io/file.h"
 
 namespace ebb::server {
@@ -40,8 +41,7 @@ Json usual() {
 
 Options::Options(std::string file) : file_(std::move(file)), options_(usual()) {
   if (file_.empty() || !std::filesystem::exists(file_)) return;
-  const Json kept =
-      Json::parse(io::read_whole_file(file_, "serve: --options", most_bytes), nullptr, false);
+  const Json kept = parse_json<Json>(io::read_whole_file(file_, "serve: --options", most_bytes));
   require(kept.is_object(), "serve: --options holds no JSON object  ", file_);
   options_.update(kept);
   require(options_.size() <= most_options, "serve: --options: more than ", most_options,

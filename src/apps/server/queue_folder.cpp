@@ -10,6 +10,7 @@
 #include "apps/server/request_limits.h"
 #include "apps/server/settings.h"
 #include "base/json.h"
+#include "base/parse_json.h"
 #include "io/file.h"
 
 namespace ebb::server {
@@ -65,7 +66,7 @@ std::string input_of(const Json& name) {
 
 std::shared_ptr<Job> read_job(const fs::path& path) {
   const std::string text = io::read_whole_file(path.string(), subject, int64_t{16} << 20);
-  const Json j = Json::parse(text, nullptr, false);
+  const Json j = parse_json<Json>(text);
   require(j.is_object() && j.contains("settings") && j.contains("id"), subject,
           ": is not one of ebb's  ", path.string());
   auto job = std::make_shared<Job>();
@@ -130,9 +131,9 @@ void write_job(const std::string& folder, const Job& job, int64_t done) {
                   {"note", s.note},
                   {"given", s.given},
                   {"inputs", std::move(inputs)},
-                  {"settings", Json::parse(cli::settings_json(s.flags.settings(true),
-                                                              s.flags.diffusion, -1, {}))},
-                  {"upscale", Json::parse(fields_json(fields_of(s.upscale)))}};
+                  {"settings", parse_json<Json>(cli::settings_json(s.flags.settings(true),
+                                                                   s.flags.diffusion, -1, {}))},
+                  {"upscale", parse_json<Json>(fields_json(fields_of(s.upscale)))}};
   io::write_whole_file(path_of(folder, job, ".json"), json_text(j), subject);
 }
 

@@ -13,6 +13,7 @@
 #include "apps/server/request_limits.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/parse_json.h"
 #include "base/text.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/sampler.h"
@@ -448,7 +449,7 @@ Json settings_description() {
   for (const Field& f : plain_fields(o)) {
     Json one = {{"name", f.name},
                 {"type", types[f.ref.index()]},
-                {"default", Json::parse(fields_json({f}))[f.name]},
+                {"default", parse_json<Json>(fields_json({f}))[f.name]},
                 {"help", f.help}};
     if (const auto c = choices.find(f.name); c != choices.end()) one["choices"] = c->second;
     if (const auto m = most.find(f.name); m != most.end()) one["most"] = m->second;

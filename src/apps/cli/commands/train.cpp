@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/parse_json.h"
 #include "diffusion/loss.h"
 #include "io/file.h"
 #include "io/image.h"
@@ -124,7 +125,7 @@ nlohmann::ordered_json read_json(const std::string& file) {
   const std::string text = io::read_whole_file(file, "config", 1 << 24);
   const std::string fault = json_fault(text);
   require(fault.empty(), "config: ", fault, "  ", file);
-  auto j = nlohmann::ordered_json::parse(text);
+  auto j = parse_json<nlohmann::ordered_json>(text);
   require(j.is_object(), "config: must be a JSON object  ", file);
   return j;
 }
@@ -190,7 +191,8 @@ void check_unchanged(Options& o) {
 void say_edits(const std::string& folder, const std::string& of_checkpoint) {
   const fs::path path = fs::path(folder) / "config.json";
   if (!fs::exists(path)) return;
-  const nlohmann::json file = read_json(path.string()), run = nlohmann::json::parse(of_checkpoint);
+  const nlohmann::json file = read_json(path.string()),
+                       run = parse_json<nlohmann::json>(of_checkpoint);
   if (!file.contains("train") || !file["train"].is_object()) return;
   for (const auto& [name, value] : file["train"].items())
     if (run.contains(name) && run[name] != value)

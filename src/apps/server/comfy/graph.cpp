@@ -7,6 +7,7 @@
 
 #include "base/fields.h"
 #include "base/names.h"
+#include "base/parse_json.h"
 
 namespace ebb::server::comfy {
 namespace {
@@ -57,7 +58,7 @@ const Json no_inputs = Json::object();
 Json unquoted(const Json& v) {
   if (!v.is_string()) return v;
   const auto& text = v.get_ref<const std::string&>();
-  return text.size() > longest_number ? v : Json::parse(trimmed(text), nullptr, false);
+  return text.size() > longest_number ? v : parse_json<Json>(trimmed(text));
 }
 
 // A whole number as it is written, also as 20.0 or "20"; none for others.

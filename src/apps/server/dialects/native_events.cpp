@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "apps/server/service.h"
+#include "base/parse_json.h"
 
 namespace ebb::server::dialects {
 namespace {
@@ -150,7 +151,7 @@ void state(const Call& c) {
     out["events"] = Json::array();
     for (const auto& e : *missed)
       out["events"].push_back(
-          {{"id", e->number}, {"event", e->name}, {"data", Json::parse(e->text)}});
+          {{"id", e->number}, {"event", e->name}, {"data", parse_json<Json>(e->text)}});
   }
   c.reply(out);
 }

@@ -4,6 +4,7 @@
 #include "apps/server/base64.h"
 #include "apps/server/job_pictures.h"
 #include "apps/server/sdapi/request.h"
+#include "base/parse_json.h"
 #include "base/version.h"
 #include "pipeline/infotext.h"
 
@@ -50,7 +51,7 @@ std::string info_text(Store& store, const JobView& v, const Json& echoed) {
     if (texts.empty()) first = text;
     const std::string subseed = text.value("Variation seed");
     seeds.push_back(i.seed);
-    subseeds.push_back(subseed.empty() ? Json(-1) : Json::parse(subseed, nullptr, false));
+    subseeds.push_back(subseed.empty() ? Json(-1) : parse_json<Json>(subseed));
     texts.push_back(all);
     prompts.push_back(o.prompt), negatives.push_back(o.negative);
   }
