@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/json.h"
 #include "base/parse_json.h"
 #include "io/file.h"
 #include "io/safetensors.h"
