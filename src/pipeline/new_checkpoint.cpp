@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/names.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/parse_json.h"
 #include "io/file.h"
 #include "io/safetensors.h"
