@@ -1,13 +1,16 @@
 #include "base/json_size.h"
 
 #include <algorithm>
-#include <vector>
+#include <array>
+
+#include "base/json.h"
 
 namespace ebb {
 
 JsonSize json_size(std::string_view text) {
   JsonSize out;
-  std::vector<size_t> names{0};  // of what is open, the outermost first
+  std::array<size_t, json_depth_limit + 1> names{};  // of what is open, by its depth
+  size_t depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -17,11 +20,13 @@ JsonSize json_size(std::string_view text) {
       continue;
     }
     if (c == '"') in_string = true;
-    if (c == ':') out.names = std::max(out.names, ++names.back());
+    if (c == ':' && depth < names.size()) out.names = std::max(out.names, ++names[depth]);
     if (c == '[' || c == '{' || c == ',') ++out.values;
-    if (c == '[' || c == '{') names.push_back(0);
-    if ((c == ']' || c == '}') && names.size() > 1) names.pop_back();
-    out.depth = std::max(out.depth, names.size() - 1);
+    if (c == '[' || c == '{') {
+      if (++depth < names.size()) names[depth] = 0;
+      out.depth = std::max(out.depth, depth);
+    }
+    if ((c == ']' || c == '}') && depth > 0) --depth;
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/json_size.h"
 #include "support/files.h"
 
 namespace ebb {
@@ -50,6 +51,21 @@ TEST(json, brackets_in_strings__are_no_nesting) {
   const std::string brackets(1000, '{');
   EXPECT_EQ(strings_from_json(strings_json({brackets, "\\\"" + brackets}), "x"),
             (std::vector<std::string>{brackets, "\\\"" + brackets}));
+}
+
+TEST(json_size, names__are_of_the_object_that_has_most) {
+  EXPECT_EQ(json_size("").names, 0u);
+  const JsonSize size = json_size(R"({"a":{"b:":1,"c":[{"d":1},{"e":1}],"f":2},"g":"\":,["})");
+  EXPECT_EQ(size.names, 3u);
+  EXPECT_EQ(size.depth, 4u);
+  EXPECT_EQ(size.values, 9u);
+}
+
+TEST(json_size, of_any_nesting__needs_no_memory) {
+  const std::string open(1'000'000, '{');
+  EXPECT_EQ(json_size(open + R"("a":1,"b":2)" + std::string(999'999, '}') + R"("c":1)").depth,
+            1'000'000u);
+  EXPECT_EQ(json_size(R"(}}]{"a":1,"b":1})").names, 2u);
 }
 
 TEST(json, fields__come_back_to_the_last_bit) {

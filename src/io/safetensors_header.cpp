@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
+#include "base/json_size.h"
 #include "io/json_cursor.h"
 
 namespace ebb::io {
@@ -28,9 +30,12 @@ constexpr std::array<FileDType, 21> file_dtypes{{
 class HeaderReader {
  public:
   HeaderReader(std::string_view json, int64_t data_bytes, const std::string& file)
-      : cursor_(json, "safetensors", file), data_bytes_(data_bytes), file_(file) {}
+      : json_(json), cursor_(json, "safetensors", file), data_bytes_(data_bytes), file_(file) {}
 
   TensorHeader read() {
+    const size_t names = json_size(json_).names;  // told before any is kept
+    require(names <= max_tensors, "safetensors: must have at most ", max_tensors, " tensors, has ",
+            names, " names  ", file_);
     cursor_.object("header", [&](const std::string& key) {
       if (key == "__metadata__") {
         read_metadata();
@@ -56,8 +61,6 @@ class HeaderReader {
       cursor_.failed(
           str("tensor name must be at most ", safetensors_name_limit, " bytes, has ", name.size()));
     if (name.find('\0') != std::string::npos) cursor_.failed("tensor name must not contain NUL");
-    if (header_.entries.size() >= max_tensors)
-      cursor_.failed(str("must have at most ", max_tensors, " tensors"));
     TensorEntry e;
     e.name = name;
     std::vector<int64_t> offsets;
@@ -137,6 +140,7 @@ class HeaderReader {
             data_bytes_, " bytes used)  ", file_);
   }
 
+  std::string_view json_;
   JsonCursor cursor_;
   int64_t data_bytes_;
   const std::string& file_;
