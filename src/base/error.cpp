@@ -1,29 +1,51 @@
 #include "base/error.h"
 
+#include <array>
+#include <charconv>
 #include <sstream>
+#include <utility>
 
 namespace ebb {
 
-void MessagePart::write_text(std::ostream& out, const MessagePart& part) {
-  out << std::string_view(static_cast<const char*>(part.text_), part.number_.natural);
+namespace {
+
+// As std::ostream writes them: six digits of real numbers.
+template <class Number, class... Format>
+void append(std::string& out, Number v, Format... format) {
+  std::array<char, 32> digits;
+  out.append(digits.data(),
+             std::to_chars(digits.data(), digits.data() + digits.size(), v, format...).ptr);
 }
 
-void MessagePart::write_real(std::ostream& out, const MessagePart& part) {
-  out << part.number_.real;
+}  // namespace
+
+void MessagePart::write_text(std::string& out, const MessagePart& part) {
+  out.append(static_cast<const char*>(part.text_), part.number_.natural);
 }
 
-void MessagePart::write_signed(std::ostream& out, const MessagePart& part) {
-  out << part.number_.whole;
+void MessagePart::write_real(std::string& out, const MessagePart& part) {
+  append(out, part.number_.real, std::chars_format::general, 6);
 }
 
-void MessagePart::write_unsigned(std::ostream& out, const MessagePart& part) {
-  out << part.number_.natural;
+void MessagePart::write_signed(std::string& out, const MessagePart& part) {
+  append(out, part.number_.whole);
+}
+
+void MessagePart::write_unsigned(std::string& out, const MessagePart& part) {
+  append(out, part.number_.natural);
+}
+
+void MessagePart::write_streamed(std::string& out,
+                                 void (*stream)(std::ostream& stream, const void* v)) const {
+  std::ostringstream written;
+  stream(written, text_);
+  out += std::move(written).str();
 }
 
 std::string message(std::initializer_list<MessagePart> parts) {
-  std::ostringstream out;
-  for (const MessagePart& part : parts) part.write(out);
-  return out.str();
+  std::string out;
+  for (const MessagePart& part : parts) part.append_to(out);
+  return out;
 }
 
 void fail_with(std::initializer_list<MessagePart> parts) { throw Error(message(parts)); }

@@ -40,22 +40,24 @@ class MessagePart {
       number_.natural = value;
       write_ = write_unsigned;
     } else {
-      set(&value, 0, [](std::ostream& out, const MessagePart& part) {
-        out << *static_cast<const T*>(part.text_);
+      set(&value, 0, [](std::string& out, const MessagePart& part) {
+        part.write_streamed(
+            out, [](std::ostream& stream, const void* v) { stream << *static_cast<const T*>(v); });
       });
     }
   }
 
-  void write(std::ostream& out) const { write_(out, *this); }
+  void append_to(std::string& out) const { write_(out, *this); }
 
  private:
-  using Write = void(std::ostream& out, const MessagePart& part);
+  using Write = void(std::string& out, const MessagePart& part);
   void set(const void* text, size_t length, Write* write) {
     text_ = text;
     number_.natural = length;
     write_ = write;
   }
   static Write write_text, write_real, write_signed, write_unsigned;
+  void write_streamed(std::string& out, void (*stream)(std::ostream& stream, const void* v)) const;
 
   const void* text_ = nullptr;  // or any value
   union {

@@ -27,11 +27,17 @@ Shape Shape::slice(int64_t first, int64_t last) const {
   return Shape(std::vector<int64_t>(sizes_.begin() + first, sizes_.begin() + last));
 }
 
-std::ostream& operator<<(std::ostream& out, const Shape& s) {
-  out << '[';
-  for (int64_t i = 0; i < s.rank(); ++i) out << (i ? "," : "") << s[i];
-  return out << ']';
+namespace {
+
+std::string shape_text(const Shape& s) {
+  std::string out = "[";
+  for (int64_t i = 0; i < s.rank(); ++i) out.append(i ? "," : "").append(std::to_string(s[i]));
+  return out += ']';
 }
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Shape& s) { return out << shape_text(s); }
 
 Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {
   const int64_t rank = std::max(a.rank(), b.rank());
@@ -61,7 +67,9 @@ std::vector<int64_t> broadcast_strides(const Shape& from, const Shape& to) {
   return out;
 }
 
-std::ostream& operator<<(std::ostream& out, const Type& t) { return out << t.dtype << t.shape; }
+std::string type_text(const Type& t) { return std::string(name_of(t.dtype)) + shape_text(t.shape); }
+
+std::ostream& operator<<(std::ostream& out, const Type& t) { return out << type_text(t); }
 
 Type parse_type(std::string_view text) {
   const size_t open = text.find('[');

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <ostream>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -53,7 +54,8 @@ struct Type {
   bool operator==(const Type&) const = default;
 };
 
+std::string type_text(const Type& t);  // "f32[2,3]"
 std::ostream& operator<<(std::ostream& out, const Type& t);
-Type parse_type(std::string_view text);  // "f32[2,3]"; throws Error
+Type parse_type(std::string_view text);  // as type_text() gives it; throws Error
 
 }  // namespace ebb

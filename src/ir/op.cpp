@@ -1,7 +1,5 @@
 #include "ir/op.h"
 
-#include <algorithm>
-#include <sstream>
 
 #include "base/error.h"
 #include "ir/expr_inputs.h"
@@ -9,13 +7,15 @@
 namespace ebb {
 
 std::string Signature::text() const {
-  std::ostringstream s;
-  s << op->name;
-  for (size_t i = 0; i < in.size(); ++i) s << (i ? ',' : ' ') << in[i];
+  std::string out(op->name);
+  for (size_t i = 0; i < in.size(); ++i) {
+    out += i ? ',' : ' ';
+    out += type_text(in[i]);
+  }
   const std::string& a = attrs.text();
-  if (!a.empty()) s << ' ' << a;
-  if (!aligned) s << " unaligned";
-  return std::move(s).str();
+  if (!a.empty()) out.append(" ").append(a);
+  if (!aligned) out += " unaligned";
+  return out;
 }
 
 Expr expression_of(const Signature& sig) {
