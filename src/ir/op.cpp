@@ -1,6 +1,5 @@
 #include "ir/op.h"
 
-
 #include "base/error.h"
 #include "ir/expr_inputs.h"
 
