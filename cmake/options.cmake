@@ -21,7 +21,7 @@ if(EBB_SANITIZE)
 endif()
 # The inner loops of src/backend/cpu/simd/ are always compiled with -O3. A build to be tested and
 # thrown away takes least time in all at -O1, as tests of the engine's files at -O0 take a third
-# longer; tests and what computes little (models, training, pipelines, the commands, the server)
+# longer; tests and what mostly computes little (models, training, pipelines, commands, the server)
 # compile in half the time.
 option(EBB_QUICK_BUILD "Optimise less, and compile files together" OFF)
 set(level 2)

@@ -9,7 +9,7 @@ namespace ebb {
 
 namespace {
 
-// As std::ostream writes them: six digits of real numbers.
+// As a std::ostream of the C locale writes them: real numbers with six digits.
 template <class Number, class... Format>
 void append(std::string& out, Number v, Format... format) {
   std::array<char, 32> digits;
@@ -36,9 +36,9 @@ void MessagePart::write_unsigned(std::string& out, const MessagePart& part) {
 }
 
 void MessagePart::write_streamed(std::string& out,
-                                 void (*stream)(std::ostream& stream, const void* v)) const {
+                                 void (*write)(std::ostream& stream, const void* v)) const {
   std::ostringstream written;
-  stream(written, text_);
+  write(written, text_);
   out += std::move(written).str();
 }
 

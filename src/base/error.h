@@ -57,7 +57,7 @@ class MessagePart {
     write_ = write;
   }
   static Write write_text, write_real, write_signed, write_unsigned;
-  void write_streamed(std::string& out, void (*stream)(std::ostream& stream, const void* v)) const;
+  void write_streamed(std::string& out, void (*write)(std::ostream& stream, const void* v)) const;
 
   const void* text_ = nullptr;  // or any value
   union {

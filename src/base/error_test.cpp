@@ -1,7 +1,9 @@
 #include "base/error.h"
 
 #include <filesystem>
+#include <limits>
 #include <ostream>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -22,6 +24,18 @@ TEST(Message, parts__as_streams_write_them) {
   EXPECT_EQ(str(0.1, ' ', 1.5F, ' ', 1e-300, ' ', 1234567.0), "0.1 1.5 1e-300 1.23457e+06");
   EXPECT_EQ(str(std::filesystem::path("a b"), ' ', Named{5}), "\"a b\" n=5");
   EXPECT_EQ(str(), "");
+}
+
+TEST(Message, numbers__have_the_digits_of_streams) {
+  using Limits = std::numeric_limits<double>;
+  for (const double v :
+       {0.0, -0.0, 1e-5, 1e-4, 123456.0, 999999.5, 1234567.0, 1e16, Limits::min(), Limits::max(),
+        Limits::denorm_min(), Limits::infinity(), -Limits::infinity(), Limits::quiet_NaN()}) {
+    std::ostringstream stream;
+    stream << v << ' ' << -v << ' ' << static_cast<float>(v);
+    EXPECT_EQ(str(v, ' ', -v, ' ', static_cast<float>(v)), stream.str());
+  }
+  EXPECT_EQ(str(int8_t{-5}, ' ', uint8_t{200}), "-5 200");  // not letters, as streams have them
 }
 
 TEST(Message, limits_of_integers__are_whole) {

@@ -115,7 +115,11 @@ std::string syntax_fault(const Json::parse_error& e, std::string_view text) {
 
 // Reads `text`; the result is what is wrong with it, or "". Numbers may be too large to be held.
 std::string read(std::string_view text, const Json::parser_callback_t& look, Json& out) {
-  if (nested_too_deep(text)) return str("must be nested at most ", json_depth_limit, " deep");
+  const JsonSize size = json_size(text);
+  if (size.depth > json_depth_limit)
+    return str("must be nested at most ", json_depth_limit, " deep");
+  if (size.names > json_names_limit)
+    return str("an object must have at most ", json_names_limit, " names (got ", size.names, ")");
   try {
     out = Json::parse(text, look);
     return "";

@@ -1,6 +1,7 @@
 // JSON of structs with fields(): written for people and read back exactly.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,11 +14,14 @@ namespace ebb {
 // a value call themselves at every level, so that the depth of what others wrote must be bounded.
 constexpr int json_depth_limit = 64;
 
+// Objects that keep the order of their names look through them for each.
+constexpr size_t json_names_limit = 2048;
+
 // Whether those in `text`, which need not be JSON, go deeper.
 bool nested_too_deep(std::string_view text);
 
 // What is wrong with `text` as JSON: "not JSON: unexpected end of input (line 2, column 1)", a
-// name that an object holds twice, or too deep a nesting; "" if nothing.
+// name that an object holds twice, too many names or too deep a nesting; "" if nothing.
 std::string json_fault(std::string_view text);
 
 // The fields as one JSON object, in order, a field a line. Doubles keep every bit; infinities and

@@ -61,10 +61,15 @@ TEST(json_size, names__are_of_the_object_that_has_most) {
   EXPECT_EQ(size.values, 9u);
 }
 
-TEST(json_size, of_any_nesting__needs_no_memory) {
-  const std::string open(1'000'000, '{');
-  EXPECT_EQ(json_size(open + R"("a":1,"b":2)" + std::string(999'999, '}') + R"("c":1)").depth,
-            1'000'000u);
+TEST(json_size, of_any_nesting__is_told) {
+  const auto nested = [](size_t depth) {
+    return std::string(depth, '{') + R"("a":1,"b":2)" + std::string(depth - 1, '}') + R"("c":1)";
+  };
+  const JsonSize deep = json_size(nested(1'000'000));
+  EXPECT_EQ(deep.depth, 1'000'000u);
+  EXPECT_EQ(deep.names, 1u);
+  EXPECT_EQ(json_size(nested(json_depth_limit)).names, 2u);
+  EXPECT_EQ(json_size(nested(json_depth_limit + 1)).names, 1u);
   EXPECT_EQ(json_size(R"(}}]{"a":1,"b":1})").names, 2u);
 }
 
@@ -111,6 +116,13 @@ TEST(json, mistakes__are_named_and_change_nothing) {
             "thing.json: not JSON: unexpected end of input; expected '}' (line 1, column 11, "
             "behind {\"rate\": 1)");
   EXPECT_EQ(t.rate, 0.1);
+}
+
+TEST(json, object_of_too_many_names__is_a_fault) {
+  std::string text = "{";
+  for (size_t i = 0; i < json_names_limit; ++i) text += str('"', i, "\":0,");
+  EXPECT_EQ(json_fault(text.substr(0, text.size() - 1) + "}"), "");
+  EXPECT_EQ(json_fault(text + "\"last\":0}"), "an object must have at most 2048 names (got 2049)");
 }
 
 TEST(json, faults__have_a_reason_and_a_place) {

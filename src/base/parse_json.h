@@ -6,11 +6,8 @@
 
 namespace ebb {
 
-// Objects that keep the order of their names look through them for each.
-constexpr size_t json_names_limit = 2048;
-
-// Discarded (is_discarded()) for text that is no JSON or is nested too deep; where the order of
-// names is kept, also for an object of more than json_names_limit.
+// Discarded (is_discarded()) for text that is no JSON or is nested deeper than json_depth_limit;
+// where the order of names is kept, also for an object of more than json_names_limit.
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text);
 

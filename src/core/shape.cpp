@@ -32,7 +32,8 @@ namespace {
 std::string shape_text(const Shape& s) {
   std::string out = "[";
   for (int64_t i = 0; i < s.rank(); ++i) out.append(i ? "," : "").append(std::to_string(s[i]));
-  return out += ']';
+  out += ']';
+  return out;
 }
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace ebb::io {
 namespace {
 
-constexpr size_t member_limit = 1'000'000;
-
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
@@ -93,8 +91,8 @@ void JsonCursor::object(std::string_view what,
   while (true) {
     const std::string key = string("a key");
     if (!keys.insert(key).second) failed(str(what, " must not have a key twice: ", shown(key)));
-    if (keys.size() > member_limit)
-      failed(str(what, " must have at most ", member_limit, " members"));
+    if (keys.size() > json_member_limit)
+      failed(str(what, " must have at most ", json_member_limit, " members"));
     expect(':', "a key", "followed by ':'");
     member(key);
     space();

@@ -2,12 +2,15 @@
 // text costs no more memory than its keys, and its nesting is bounded by the schema.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 
 namespace ebb::io {
+
+constexpr size_t json_member_limit = 1'000'000;  // of an object
 
 // Every method reads one value at the cursor or throws Error "<subject>: <rule> (byte <n>) <file>".
 // `what` names the value in those errors.
@@ -17,7 +20,7 @@ class JsonCursor {
   JsonCursor(std::string_view text, std::string subject, std::string file);
 
   // Calls member(key) with the cursor at each value; member must read it. Duplicate keys, and more
-  // than a million of them, are refused.
+  // than json_member_limit, are refused.
   void object(std::string_view what, const std::function<void(const std::string& key)>& member);
   // Calls element(i) with the cursor at each value.
   void array(std::string_view what, const std::function<void(int64_t i)>& element);

@@ -11,7 +11,6 @@ namespace ebb::io {
 namespace {
 
 constexpr int64_t max_rank = 8;
-constexpr size_t max_tensors = 1'000'000;
 
 constexpr std::array<FileDType, 21> file_dtypes{{
     {"F32", 32, DType::f32, true},       {"BF16", 16, DType::bf16, true},
@@ -30,12 +29,9 @@ constexpr std::array<FileDType, 21> file_dtypes{{
 class HeaderReader {
  public:
   HeaderReader(std::string_view json, int64_t data_bytes, const std::string& file)
-      : json_(json), cursor_(json, "safetensors", file), data_bytes_(data_bytes), file_(file) {}
+      : cursor_(json, "safetensors", file), data_bytes_(data_bytes), file_(file) {}
 
   TensorHeader read() {
-    const size_t names = json_size(json_).names;  // told before any is kept
-    require(names <= max_tensors, "safetensors: must have at most ", max_tensors, " tensors, has ",
-            names, " names  ", file_);
     cursor_.object("header", [&](const std::string& key) {
       if (key == "__metadata__") {
         read_metadata();
@@ -140,7 +136,6 @@ class HeaderReader {
             data_bytes_, " bytes used)  ", file_);
   }
 
-  std::string_view json_;
   JsonCursor cursor_;
   int64_t data_bytes_;
   const std::string& file_;
@@ -158,6 +153,9 @@ const FileDType* find_file_dtype(std::string_view name) {
 TensorHeader parse_safetensors_header(std::string_view json, int64_t data_bytes,
                                       const std::string& file) {
   require(!json.empty() && json.front() == '{', "safetensors: header must start with '{'  ", file);
+  const size_t members = json_size(json).names;  // told before any is kept
+  require(members <= json_member_limit, "safetensors: an object of the header must have at most ",
+          json_member_limit, " members (", members, ")  ", file);
   return HeaderReader(json, data_bytes, file).read();
 }
 

@@ -169,27 +169,36 @@ std::vector<Value> Rewriter::map(std::span<const int32_t> old) const {
 void Rewriter::set(int32_t old, Value v) { map_[static_cast<size_t>(old)] = v; }
 
 void Rewriter::copy_sources() {
+  to_.types_.reserve(from_.types_.size());
+  to_.producer_.reserve(from_.producer_.size());
+  to_.sources_.reserve(from_.sources_.size());
+  to_.nodes_.reserve(from_.nodes_.size());
   for (const Source& s : from_.sources())
     set(s.value, to_.source(s.kind, s.name, from_.type(s.value)));
 }
 
 void Rewriter::copy(const Node& n) {
-  const std::vector<Value> in = map(n.in);
+  Node node{n.op, n.attrs, {}, {}, n.at};
   // A node that a pass made (passes/made_node.h) may give its inputs other types than they had.
   bool same = true;
-  for (size_t i = 0; i < in.size(); ++i) same = same && to_.type(in[i].id) == from_.type(n.in[i]);
-  std::vector<Value> out;
-  if (same) {  // the op's rule is a function of what is the same: its answer is known
-    Node node{n.op, n.attrs, {}, {}, n.at};
-    for (const Value& v : in) node.in.push_back(v.id);
-    std::vector<Type> types;
-    for (const int32_t v : n.out) types.push_back(from_.type(v));
-    out = to_.append(std::move(node), types);
-  } else {
-    const AtScope scope(to_, n.at);
-    out = to_.add(*n.op, n.attrs, in);
+  node.in.reserve(n.in.size());
+  for (const int32_t v : n.in) {
+    node.in.push_back(map(v).id);
+    same = same && to_.type(node.in.back()) == from_.type(v);
   }
-  for (size_t i = 0; i < out.size(); ++i) set(n.out[i], out[i]);
+  if (!same) {
+    const AtScope scope(to_, n.at);
+    const std::vector<Value> out = to_.add(*n.op, n.attrs, map(n.in));
+    for (size_t i = 0; i < out.size(); ++i) set(n.out[i], out[i]);
+    return;
+  }
+  // The op's rule is a function of what is the same: its answer is known.
+  node.out.reserve(n.out.size());
+  for (const int32_t v : n.out) {
+    node.out.push_back(to_.new_value(from_.type(v), static_cast<int32_t>(to_.nodes_.size())));
+    set(v, {&to_, node.out.back()});
+  }
+  to_.nodes_.push_back(std::move(node));
 }
 
 void Rewriter::copy_ends() {

@@ -6,6 +6,7 @@
 
 #include "apps/server/fault.h"
 #include "base/fields.h"
+#include "base/json.h"
 #include "base/json_size.h"
 #include "base/names.h"
 #include "base/parse_json.h"

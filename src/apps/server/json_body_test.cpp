@@ -56,6 +56,9 @@ TEST(server_options, of_too_great_a_number__are_refused) {
   EXPECT_EQ(options.get("n899"), 899);
   ebb::testing::put_file(folder / "options.json", object_of(1000));
   EXPECT_THROW(Options(folder / "options.json"), Error);
+  ebb::testing::put_file(folder / "options.json", object_of(2049));
+  ebb::testing::expect_error([&] { Options(folder / "options.json"); },
+                             "serve: --options: an object must have at most 2048 names (got 2049)");
 }
 
 TEST(server_options, that_cannot_be_written__are_as_before) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "apps/server/fault.h"
+#include "base/json.h"
 #include "base/parse_json.h"
 #include "io/file.h"
 
@@ -41,7 +42,10 @@ Json usual() {
 
 Options::Options(std::string file) : file_(std::move(file)), options_(usual()) {
   if (file_.empty() || !std::filesystem::exists(file_)) return;
-  const Json kept = parse_json<Json>(io::read_whole_file(file_, "serve: --options", most_bytes));
+  const std::string text = io::read_whole_file(file_, "serve: --options", most_bytes);
+  const std::string fault = json_fault(text);
+  require(fault.empty(), "serve: --options: ", fault, "  ", file_);
+  const Json kept = parse_json<Json>(text);
   require(kept.is_object(), "serve: --options holds no JSON object  ", file_);
   options_.update(kept);
   require(options_.size() <= most_options, "serve: --options: more than ", most_options,
