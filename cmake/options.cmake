@@ -34,3 +34,13 @@ if(EBB_QUICK_BUILD)
   set(ebb_optimize_apps -O0)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O${level}")
+
+# Of an inline function's copies the linker keeps the first, for all: in a quick build those of the
+# libraries that are optimised, given before a program's own objects. Tests take a seventh less.
+function(ebb_link_first target)
+  if(EBB_QUICK_BUILD AND NOT EBB_SANITIZE)
+    list(TRANSFORM ARGN REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE libraries)
+    target_link_options(${target} PRIVATE LINKER:--whole-archive ${libraries}
+                                          LINKER:--no-whole-archive)
+  endif()
+endfunction()
