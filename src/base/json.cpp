@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json_size.h"
 #include "base/names.h"
+#include "base/parse_json.h"
 #include "base/seed.h"
 
 namespace ebb {
@@ -155,7 +156,7 @@ std::string dump(const Json& j, int indent) {
 
 bool nested_too_deep(std::string_view text) { return json_size(text).depth > json_depth_limit; }
 
-std::string json_fault(std::string_view text) {
+JsonObject json_object(std::string_view text) {
   std::map<int, std::set<std::string>> seen;  // of the objects that are open, by depth
   std::string repeated;
   const auto look = [&](int depth, Json::parse_event_t event, Json& j) {
@@ -164,10 +165,14 @@ std::string json_fault(std::string_view text) {
       repeated = j.dump();
     return true;
   };
-  Json ignored;
-  const std::string fault = read(text, look, ignored);
-  if (!fault.empty()) return fault;
-  return repeated.empty() ? "" : str(repeated, " is given more than once");
+  JsonObject out;
+  out.fault = read(text, look, out.value);
+  if (!out.fault.empty()) return out;
+  if (!repeated.empty())
+    out.fault = repeated + " is given more than once";
+  else if (!out.value.is_object())
+    out.fault = "must be a JSON object";
+  return out;
 }
 
 std::string fields_json(const std::vector<Field>& fields) {

@@ -20,10 +20,6 @@ constexpr size_t json_names_limit = 2048;
 // Whether those in `text`, which need not be JSON, go deeper.
 bool nested_too_deep(std::string_view text);
 
-// What is wrong with `text` as JSON: "not JSON: unexpected end of input (line 2, column 1)", a
-// name that an object holds twice, too many names or too deep a nesting; "" if nothing.
-std::string json_fault(std::string_view text);
-
 // The fields as one JSON object, in order, a field a line. Doubles keep every bit; infinities and
 // NaN are strings, as JSON has no numbers for them.
 std::string fields_json(const std::vector<Field>& fields);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json_size.h"
+#include "base/parse_json.h"
 #include "support/files.h"
 
 namespace ebb {
@@ -43,7 +44,7 @@ TEST(json, text_that_is_nested_too_deep__is_an_error) {
               "thing.json: must be nested at most 64 deep");
   EXPECT_TRUE(error_of(t, R"({"count": )" + nested(json_depth_limit - 1) + "}")
                   .starts_with("thing.json: 'count': expected a whole number"));
-  EXPECT_EQ(json_fault(nested(1'000'000)), "must be nested at most 64 deep");
+  EXPECT_EQ(json_object(nested(1'000'000)).fault, "must be nested at most 64 deep");
   EXPECT_THROW(strings_from_json(nested(1'000'000), "x"), Error);
 }
 
@@ -121,28 +122,37 @@ TEST(json, mistakes__are_named_and_change_nothing) {
 TEST(json, object_of_too_many_names__is_a_fault) {
   std::string text = "{";
   for (size_t i = 0; i < json_names_limit; ++i) text += str('"', i, "\":0,");
-  EXPECT_EQ(json_fault(text.substr(0, text.size() - 1) + "}"), "");
-  EXPECT_EQ(json_fault(text + "\"last\":0}"), "an object must have at most 2048 names (got 2049)");
+  EXPECT_EQ(json_object(text.substr(0, text.size() - 1) + "}").fault, "");
+  EXPECT_EQ(json_object(text + "\"last\":0}").fault,
+            "an object must have at most 2048 names (got 2049)");
 }
 
 TEST(json, faults__have_a_reason_and_a_place) {
-  EXPECT_EQ(json_fault("{\"a\": [1, {\"a\": 2}], \"b\": {\"a\": 3}}"), "");
+  EXPECT_EQ(json_object("{\"a\": [1, {\"a\": 2}], \"b\": {\"a\": 3}}").fault, "");
   EXPECT_EQ(
-      json_fault("{\n  \"a\": 5,,\n}"),
+      json_object("{\n  \"a\": 5,,\n}").fault,
       "not JSON: unexpected ','; expected string literal (line 2, column 10, behind \"a\": 5,)");
   EXPECT_EQ(
-      json_fault("{\"a\": \"\x89PNG\"}"),
+      json_object("{\"a\": \"\x89PNG\"}").fault,
       "not JSON: invalid string: ill-formed UTF-8 byte (line 1, column 8, behind {\"a\": \")");
-  EXPECT_EQ(json_fault("{\"b\": \"\xc3\xa4 and twenty-one more.\",,"),  // cut within a letter
-            "not JSON: unexpected ','; expected string literal (line 1, column 33, behind and "
-            "twenty-one more.\",)");
-  EXPECT_EQ(json_fault("{\"x\": {\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}}"),
+  EXPECT_EQ(
+      json_object("{\"b\": \"\xc3\xa4 and twenty-one more.\",,").fault,  // cut within a letter
+      "not JSON: unexpected ','; expected string literal (line 1, column 33, behind and "
+      "twenty-one more.\",)");
+  EXPECT_EQ(json_object("{\"x\": {\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}}").fault,
             "\"a\" is given more than once");
+  EXPECT_EQ(json_object("[1]").fault, "must be a JSON object");
+}
+
+TEST(json, object__keeps_the_order_of_its_names) {
+  const JsonObject read = json_object(R"({"b": 1, "a": [2]})");
+  EXPECT_EQ(read.fault, "");
+  EXPECT_EQ(read.value.dump(), R"({"b":1,"a":[2]})");
 }
 
 TEST(json, numbers_too_large_to_hold__are_faults) {
   const std::string why = "not JSON that can be held: number overflow parsing '1e999'";
-  EXPECT_EQ(json_fault(R"({"a": [1e999]})"), why);
+  EXPECT_EQ(json_object(R"({"a": [1e999]})").fault, why);
   Thing t;
   EXPECT_EQ(error_of(t, R"({"rate": 1e999})"), "thing.json: " + why);
   EXPECT_THROW(strings_from_json("[1e999]", "names"), Error);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/lock.h"
+#include "base/parse_json.h"
 #include "io/file.h"
 #include "io/picture_file.h"
 #include "train/checkpoint.h"
@@ -89,10 +89,7 @@ RunLock lock_run_folder(const std::string& folder, LockFor use) {
 // The run writes it anew when it goes on; a damaged one may be a user's that was to count.
 void check_config(const std::string& file) {
   if (!fs::exists(file)) return;
-  const std::string text = io::read_whole_file(file, "config", 1 << 24);
-  std::string fault = json_fault(text);
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (fault.empty() && text[first] != '{') fault = "must be a JSON object";
+  const std::string fault = json_object(io::read_whole_file(file, "config", 1 << 24)).fault;
   require(fault.empty(), "config: ", fault,
           "; move it away to go on, as the run's settings are in its checkpoint  ", file);
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "apps/cli/picture_formats.h"
 #include "base/by_flag.h"
@@ -55,11 +56,9 @@ constexpr std::string_view of_masks[] = {"Mask blur", "Masked content", "Mask mo
                                          "Masked area padding"};
 
 Json parsed(const std::string& text, const std::string& subject) {
-  const std::string fault = json_fault(text);
-  require(fault.empty(), subject, ": ", fault);
-  Json j = parse_json<Json>(text);
-  require(j.is_object(), subject, ": must be a JSON object");
-  return j;
+  JsonObject read = json_object(text);
+  require(read.fault.empty(), subject, ": ", read.fault);
+  return std::move(read.value);
 }
 
 using SetField = std::function<void(std::string_view, const std::string&)>;

@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "apps/server/fault.h"
-#include "base/json.h"
 #include "base/parse_json.h"
 #include "io/file.h"
 
@@ -42,12 +41,9 @@ Json usual() {
 
 Options::Options(std::string file) : file_(std::move(file)), options_(usual()) {
   if (file_.empty() || !std::filesystem::exists(file_)) return;
-  const std::string text = io::read_whole_file(file_, "serve: --options", most_bytes);
-  const std::string fault = json_fault(text);
-  require(fault.empty(), "serve: --options: ", fault, "  ", file_);
-  const Json kept = parse_json<Json>(text);
-  require(kept.is_object(), "serve: --options holds no JSON object  ", file_);
-  options_.update(kept);
+  const JsonObject kept = json_object(io::read_whole_file(file_, "serve: --options", most_bytes));
+  require(kept.fault.empty(), "serve: --options: ", kept.fault, "  ", file_);
+  options_.update(kept.value);
   require(options_.size() <= most_options, "serve: --options: more than ", most_options,
           " options (got ", options_.size(), ")  ", file_);
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "apps/cli/command.h"
 #include "apps/cli/ranks.h"
@@ -122,12 +123,9 @@ void choose_model(Options& o, const std::string& name) {
 }
 
 nlohmann::ordered_json read_json(const std::string& file) {
-  const std::string text = io::read_whole_file(file, "config", 1 << 24);
-  const std::string fault = json_fault(text);
-  require(fault.empty(), "config: ", fault, "  ", file);
-  auto j = parse_json<nlohmann::ordered_json>(text);
-  require(j.is_object(), "config: must be a JSON object  ", file);
-  return j;
+  JsonObject read = json_object(io::read_whole_file(file, "config", 1 << 24));
+  require(read.fault.empty(), "config: ", read.fault, "  ", file);
+  return std::move(read.value);
 }
 
 // Throws Error, with the file, for sizes in it that no network has.
