@@ -1,0 +1,43 @@
+#include "base/one_of.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace ebb {
+namespace {
+
+enum class Side : uint8_t { left, right, both };
+constexpr ValueNames<3> value_names(Side) { return {"pad: side", {"left", "right", "both"}}; }
+
+struct Pad {
+  OneOf<Side> side = Side::right;
+  void fields(auto&& f) { f("side", static_cast<TextValue&>(side)); }
+};
+
+TEST(one_of, fields__round_trip) {
+  Pad p;
+  EXPECT_EQ(fields_text(fields_of(p)), "{side=right}");
+  for (const Side side : {Side::left, Side::right, Side::both}) {
+    Pad from{.side = side}, to;
+    parse_fields(fields_of(to), fields_text(fields_of(from)));
+    EXPECT_EQ(to.side, side) << name_of(side);
+  }
+}
+
+TEST(one_of, other_texts__are_errors_that_list_the_names) {
+  Pad p;
+  for (const char* text : {"up", "", "Left", "left "}) {
+    try {
+      set_field(fields_of(p)[0], text);
+      FAIL() << "accepted '" << text << "'";
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()),
+                std::string("pad: side must be left, right or both (got '") + text + "')");
+    }
+  }
+  EXPECT_EQ(p.side, Side::right) << "stays as it was";
+}
+
+}  // namespace
+}  // namespace ebb

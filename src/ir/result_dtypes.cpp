@@ -1,0 +1,35 @@
+#include "ir/result_dtypes.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ebb {
+
+void ResultDType::parse(std::string_view text) {
+  value_ = text.empty() ? std::nullopt : std::optional(parse_dtype(text));
+}
+
+std::vector<DType> ResultDTypes::of(size_t results, DType usual) const {
+  if (values_.size() == results) return values_;
+  if (values_.size() > 1)
+    fail("expression: dtypes (", text(), ") must be one, or one a result (", results, ")");
+  return std::vector<DType>(results, values_.empty() ? usual : values_[0]);
+}
+
+std::string ResultDTypes::text() const {
+  return separated(values_, ",", [](DType t) { return name_of(t); });
+}
+
+void ResultDTypes::parse(std::string_view text) {
+  std::vector<DType> values;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    values.push_back(parse_dtype(text.substr(0, comma)));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  values_ = std::move(values);
+}
+
+}  // namespace ebb

@@ -1,0 +1,51 @@
+// ResultDType, ResultDTypes: attributes for the dtypes of an op's results. Without any, results
+// have those that the op gives them.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/fields.h"
+#include "core/dtype.h"
+
+namespace ebb {
+
+// "bf16", or "" for none.
+class ResultDType final : public TextValue {
+ public:
+  ResultDType() = default;
+  ResultDType(DType t) : value_(t) {}
+  DType value_or(DType usual) const { return value_.value_or(usual); }
+  const std::optional<DType>& value() const { return value_; }
+  std::string text() const override { return value_ ? std::string(name_of(*value_)) : ""; }
+  void parse(std::string_view text) override;  // throws Error
+
+ private:
+  std::optional<DType> value_;
+};
+
+// "f32,bf16" of two results, "f32" of all, or "" for none.
+class ResultDTypes final : public TextValue {
+ public:
+  ResultDTypes() = default;
+  ResultDTypes(DType of_all) : values_{of_all} {}
+  ResultDTypes(const ResultDType& of_all) {
+    if (of_all.value()) values_.push_back(*of_all.value());
+  }
+  ResultDTypes(std::initializer_list<DType> values) : values_(values) {}
+  ResultDTypes(std::vector<DType> values) : values_(std::move(values)) {}
+  bool empty() const { return values_.empty(); }
+  // Of so many results. Throws Error for a list of another length.
+  std::vector<DType> of(size_t results, DType usual) const;
+  std::string text() const override;
+  void parse(std::string_view text) override;  // throws Error
+
+ private:
+  std::vector<DType> values_;
+};
+
+}  // namespace ebb
