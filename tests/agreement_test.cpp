@@ -63,10 +63,11 @@ void add_products(std::vector<Large>& out, DType dtype) {
                            {8, 4096, 1024}})
     for (const bool a : {false, true})
       for (const bool b : {false, true})
-        for (const char* result : {"", "f32"}) {
+        for (const bool wide : {false, true}) {
           const std::string label = str("m", p.m, "_n", p.n, "_k", p.k, a ? "_ta" : "",
-                                        b ? "_tb" : "", *result ? "_f32" : "");
-          const ops::Matmul attrs{.trans_a = a, .trans_b = b, .dtype = result};
+                                        b ? "_tb" : "", wide ? "_f32" : "");
+          ops::Matmul attrs{.trans_a = a, .trans_b = b};
+          if (wide) attrs.dtype = DType::f32;
           const Shape x = a ? Shape{p.k, p.m} : Shape{p.m, p.k};
           const Shape y = b ? Shape{p.n, p.k} : Shape{p.k, p.n};
           out.push_back({label, &ops::def::matmul(), attrs, {x, y}, dtype});
@@ -78,7 +79,7 @@ void add_products(std::vector<Large>& out, DType dtype) {
                            attrs,
                            {x, y, {p.n}, {p.m, p.n}},
                            dtype,
-                           *result ? DType::f32 : dtype});
+                           wide ? DType::f32 : dtype});
         }
   const ops::Matmul batched{.trans_b = true};
   out.push_back({"batch", &ops::def::matmul(), batched, {{6, 200, 136}, {6, 264, 136}}, dtype});
@@ -160,7 +161,7 @@ void add_convolutions(std::vector<Large>& out, DType dtype) {
       for (const DType type : std::set{dtype, DType::f32})
         out.push_back({str(label, residual == y ? "_residual_" : "_rows_", type),
                        &ops::def::conv2d(),
-                       ops::Conv2d{c.stride, pad, residual == y ? std::string(name_of(type)) : ""},
+                       ops::Conv2d{c.stride, pad, residual == y ? type : ResultDType()},
                        {x, w, {c.out}, residual},
                        dtype,
                        type});

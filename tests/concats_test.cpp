@@ -124,7 +124,7 @@ struct OfOne {
     const Shape shape = {2, 3, width};
     const Scalar x = Scalar::input(0), y = Scalar::input(1), results[] = {x * y, x + y, x - y};
     const Value in[] = {g.input("x", f32(shape)), g.input("y", f32(shape))};
-    r = ops::pointwise(g, {Expr(2, results), shape.sizes(), "f32,f32,f32"}, in);
+    r = ops::pointwise(g, {Expr(2, results), shape.sizes(), DType::f32}, in);
   }
   // Read by products.
   void join(const std::vector<Value>& of) {

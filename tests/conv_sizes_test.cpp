@@ -132,7 +132,7 @@ int64_t anywhere(int64_t count, uint64_t i) {
 
 OpCase forward(const ConvGeometry& g) {
   return {&ops::def::conv2d(),
-          ops::Conv2d{g.stride, {g.top, g.left, g.bottom, g.right}, ""},
+          ops::Conv2d{g.stride, {g.top, g.left, g.bottom, g.right}},
           {g.x(), g.weight(), {g.o}},
           {image, weight, bias},
           [](const ConvGeometry& v, uint64_t i) { return anywhere(v.y().numel(), i); },
@@ -141,7 +141,7 @@ OpCase forward(const ConvGeometry& g) {
 
 OpCase input_gradient(const ConvGeometry& g) {
   return {&ops::def::conv2d_dx(),
-          ops::Conv2dDx{g.stride, {g.top, g.left, g.bottom, g.right}, {g.h, g.w}, ""},
+          ops::Conv2dDx{g.stride, {g.top, g.left, g.bottom, g.right}, {g.h, g.w}},
           {g.y(), g.weight()},
           {result, weight},
           [](const ConvGeometry& v, uint64_t i) { return anywhere(v.x().numel(), i); },

@@ -84,7 +84,7 @@ Case as_pointwise(const Case& c) {
   Case out = c;
   out.op = &ops::def::pointwise();
   out.example.label = str(c.op->name, '_', c.example.label);
-  out.example.attrs = ops::Pointwise{expression_of(s), s.out[0].shape.sizes(), ""};
+  out.example.attrs = ops::Pointwise{expression_of(s), s.out[0].shape.sizes()};
   return out;
 }
 

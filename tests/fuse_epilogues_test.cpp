@@ -146,15 +146,15 @@ TEST(fuse_epilogues, halves_of_two_layers__stay_apart) {
 TEST(fuse_epilogues, gates_of_other_types_than_the_layer__stay) {
   Mlp repeated, rounded;
   const Scalar x[] = {Scalar::input(0), Scalar::input(1)}, y[] = {x[0] * (x[1] * sigmoid(x[1]))};
-  const auto add = [&](Mlp& m, const Shape& shape, const char* dtype) {
+  const auto add = [&](Mlp& m, const Shape& shape, const ResultDTypes& dtype) {
     const auto half = ops::split(ops::linear(m.x, m.w1, m.b1), -1, 2);
     m.g.output("y", ops::pointwise(m.g, {Expr(2, y), shape.sizes(), dtype}, half)[0]);
     const Graph out = pass(m.g);
     EXPECT_TRUE(fused_activations(out).empty());
     expect_equal(m.g, out);
   };
-  add(repeated, {5, 2, 3, 3}, "");
-  add(rounded, {}, "bf16");
+  add(repeated, {5, 2, 3, 3}, {});
+  add(rounded, {}, DType::bf16);
 }
 
 // Whatever kernels there are.
@@ -185,7 +185,7 @@ TEST(fuse_epilogues, products_of_another_dtype_than_the_expression__stay_apart) 
     const Value z = ops::linear(m.x, m.w1);
     if (kept) m.g.output("z", z);
     m.g.output("y", ops::map(
-                        {z}, [](auto v) { return v[0] * sigmoid(v[0]); }, "bf16"));
+                        {z}, [](auto v) { return v[0] * sigmoid(v[0]); }, DType::bf16));
     const Graph out = pass_for_all(m.g);
     EXPECT_EQ(count(out, ops::def::pointwise()), 1);
     expect_equal(m.g, out);
@@ -217,7 +217,7 @@ TEST(fuse_epilogues, of_a_wider_dtype_than_the_layer__stay_apart) {
   Graph g;
   const Value x = g.input("x", {DType::bf16, {3, 4}}), w = g.input("w", {DType::bf16, {6, 4}});
   const auto silu = [](auto v) { return v[0] * sigmoid(v[0]); };
-  g.output("y", ops::map({ops::linear(x, w)}, silu, "f32"));
+  g.output("y", ops::map({ops::linear(x, w)}, silu, DType::f32));
   EXPECT_TRUE(fused_activations(pass(g)).empty());
 }
 

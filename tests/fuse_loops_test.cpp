@@ -122,7 +122,7 @@ TEST(images, sum_over_the_pixels_of_a_result__is_taken_where_it_is_made) {
   const Value y = norm_of(g, g.input("x", f32(small)));
   g.output("y", y);
   g.output("sum", ops::map(
-                      {ops::sum(y, {1, 2})}, [](auto v) { return v[0] * 0.5; }, "bf16"));
+                      {ops::sum(y, {1, 2})}, [](auto v) { return v[0] * 0.5; }, DType::bf16));
   const Graph out = with_images(g);
   EXPECT_EQ(out.nodes().size(), 1u);
   EXPECT_EQ(out.type(out.outputs()[1].value), (Type{DType::bf16, {2, 1, 1, 12}}));
@@ -314,11 +314,12 @@ TEST(maps, work_between_two_nodes__keeps_them_apart) {
 // The reader of a whole number must not see what it was before it was truncated.
 TEST(maps, whole_numbers__are_made_and_read_apart) {
   Graph g;
-  const Value x = g.input("x", f32({4, 6})), n = ops::map(
-                                                 {x}, [](auto v) { return v[0] * 8.0; }, "i64");
+  const Value x = g.input("x", f32({4, 6})),
+              n = ops::map(
+                  {x}, [](auto v) { return v[0] * 8.0; }, DType::i64);
   g.output("n", n);
   g.output("y", ops::map(
-                    {n, x}, [](auto v) { return v[0] + v[1]; }, "f32"));
+                    {n, x}, [](auto v) { return v[0] + v[1]; }, DType::f32));
   const Graph out = with_maps(g);
   EXPECT_EQ(count(out, ops::def::pointwise()), 2);
   expect_equal(g, out);

@@ -101,7 +101,7 @@ TEST(narrow_weights, weights_that_others_read_widened__are_there_twice) {
 Graph rounded_product(bool row_sums, bool others_read) {
   Graph g;
   const Value in[] = {g.input("a", {DType::bf16, {4, 6}}), g.input("b", {DType::bf16, {4, 8}})};
-  const ops::Matmul attrs{.trans_a = true, .dtype = "f32", .row_sums = row_sums};
+  const ops::Matmul attrs{.trans_a = true, .dtype = DType::f32, .row_sums = row_sums};
   const std::vector<Value> out = g.add(ops::def::matmul(), attrs, in);
   const Value renamed = ops::reshape(out[0], {2, 3, 8});
   g.output("y", ops::cast(renamed, DType::bf16));
@@ -132,7 +132,7 @@ TEST(narrow_results, results_of_one_expression__are_rounded_each_for_itself) {
   const Value in[] = {g.input("x", f32({2, 6}))};
   const Scalar x = Scalar::input(0), three[] = {x * 2.0, x + 1.0, -x};
   const std::vector<Value> out =
-      ops::pointwise(g, {.expr = Expr(1, three), .dtypes = "f32,f32,f32"}, in);
+      ops::pointwise(g, {.expr = Expr(1, three), .dtypes = DType::f32}, in);
   g.output("bf16", ops::cast(ops::reshape(out[0], {12}), DType::bf16));
   g.output("f16", ops::cast(ops::reshape(out[1], {3, 4}), DType::f16));
   g.output("f32", out[2]);
@@ -210,7 +210,7 @@ TEST(inline_producers, one_of_several_results__is_part_of_its_reader) {
   const Scalar results[] = {Scalar::input(2) * Scalar::input(1),
                             Scalar::input(2) * Scalar::input(0)};
   const Value in[] = {a, b, dy};
-  const auto d = ops::pointwise(g, {Expr(3, results), t.shape.sizes(), "f32,f32"}, in);
+  const auto d = ops::pointwise(g, {Expr(3, results), t.shape.sizes(), DType::f32}, in);
   g.output("da", d[0]);
   g.output("db", ops::map({b, d[1]}, [](auto v) { return v[1] * exp(v[0]); }));
   const Graph out = inline_producers(g, {});

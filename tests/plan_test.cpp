@@ -210,7 +210,7 @@ TEST_P(LargeTensors, broadcast_over_2_to_the_31_elements__reaches_them_all) {
   const Value x = g.source(Source::Kind::state, "x", type);
   const Value a = g.input("a", {DType::f32, {33, 1, 1}}), c = g.input("c", {DType::f32, {1 << 10}});
   g.update("x", ops::map(
-                    {x, a, c}, [](auto v) { return v[0] + v[1] + v[2]; }, "bf16"));
+                    {x, a, c}, [](auto v) { return v[0] + v[1] + v[2]; }, DType::bf16));
   Plan add(g, context_);
   add.bind_missing();
   Tensor at(DType::f32, {33, 1, 1}), ct(DType::f32, {1 << 10});

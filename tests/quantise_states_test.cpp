@@ -153,7 +153,7 @@ TEST(near_readers, what_is_read_far_apart__is_made_again) {
   const Value scales = g.source(Source::Kind::state, "w.q8_scale", {DType::f16, {8, 1, 1}});
   const Value w =
       ops::reshape(ops::map(
-                       {codes, scales}, [](auto x) { return (x[0] - 128.0) * x[1]; }, "f32"),
+                       {codes, scales}, [](auto x) { return (x[0] - 128.0) * x[1]; }, DType::f32),
                    {8, 32});
   const Value x = g.input("x", {DType::f32, {8, 32}});
   Value y = x * w + w;

@@ -55,7 +55,7 @@ TEST(fold_producers, any_padding_and_factor__same_results_of_smaller_images) {
                         {3, {5, 3, 4, 2}, {1, 0, 1, 2}}};
   for (const Case& c : cases) {
     Graph g;
-    g.output("y", upsampled_conv(g, {"nearest", c.up}, c.weight, {1, c.pad, ""}));
+    g.output("y", upsampled_conv(g, {ops::ResampleKind::nearest, c.up}, c.weight, {1, c.pad}));
     const Graph low = in_primitives(g), out = fold_producers(low, is_param, all_same_cost_class);
     EXPECT_EQ(count_named(out, "resample"), 0);
     EXPECT_EQ(count_named(out, "conv2d"), 0);
@@ -72,7 +72,7 @@ TEST(fold_producers, another_reader__keeps_the_larger_images) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
   const Value up = ops::upsample_nearest2(x);
-  g.output("y", ops::conv2d(up, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}, ""}));
+  g.output("y", ops::conv2d(up, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}}));
   g.output("z", up * up);
   const Graph low = in_primitives(g), out = fold_producers(low, is_param, all_same_cost_class);
   EXPECT_EQ(count_named(out, "resample"), 1);
@@ -85,7 +85,8 @@ TEST(fold_producers, another_reader__keeps_the_larger_images) {
 // which a convolution of the larger images has alone: together no more than twice as much.
 TEST(fold_producers, narrow_types__at_most_double_the_error) {
   Graph g;
-  g.output("y", upsampled_conv(g, {"nearest", 2}, {16, 3, 3, 32}, {1, {1, 1, 1, 1}, ""}));
+  g.output("y",
+           upsampled_conv(g, {ops::ResampleKind::nearest, 2}, {16, 3, 3, 32}, {1, {1, 1, 1, 1}}));
   const Graph low = in_primitives(g),
               out = in_primitives(fold_producers(low, is_param, all_same_cost_class));
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -126,14 +127,15 @@ TEST(fold_producers, other_convolutions__stay) {
         0);
   };
   const std::vector<int64_t> same{1, 1, 1, 1}, none{0, 0, 0, 0};
-  stays({"nearest", 2}, {3, 3, 3, 2}, {2, same, ""});                       // a stride
-  stays({.kind = "nearest", .size = {9, 5}}, {3, 3, 3, 2}, {1, same, ""});  // uneven repeats
-  stays({.kind = "bilinear", .size = {10, 6}}, {3, 3, 3, 2}, {1, same, ""});
-  stays({"nearest", 2}, {3, 1, 1, 2}, {1, none, ""});  // no product fewer
+  using enum ops::ResampleKind;
+  stays({nearest, 2}, {3, 3, 3, 2}, {2, same});                       // a stride
+  stays({.kind = nearest, .size = {9, 5}}, {3, 3, 3, 2}, {1, same});  // uneven repeats
+  stays({.kind = bilinear, .size = {10, 6}}, {3, 3, 3, 2}, {1, same});
+  stays({nearest, 2}, {3, 1, 1, 2}, {1, none});  // no product fewer
   Graph g;
   const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
   const Value w = g.input("w", {DType::f32, {7, 3, 3, 4}});  // would be summed in every step
-  g.output("y", ops::conv2d(ops::upsample_nearest2(x), w, {}, {1, same, ""}));
+  g.output("y", ops::conv2d(ops::upsample_nearest2(x), w, {}, {1, same}));
   EXPECT_EQ(
       count_named(fold_producers(in_primitives(g), is_param, all_same_cost_class), "conv2d_dx"), 0);
 }
@@ -169,7 +171,7 @@ TEST(fuse_epilogues_of_weights, convolution_and_matmul_added_up__are_one_node) {
     const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
     const Value y = g.input("y", {DType::f32, {2, 5, 3, 6}});
     const auto b = [&](std::string_view name) { return bias ? param(g, name, {7}) : Value{}; };
-    const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), b("b"), {1, {1, 1, 1, 1}, ""});
+    const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), b("b"), {1, {1, 1, 1, 1}});
     g.output("z", ops::linear(y, param(g, "v", {7, 6}), b("c")) + conv);
     const Graph low = in_primitives(g), out = with_epilogues(low);
     EXPECT_EQ(shortcuts(out), 1);
@@ -182,7 +184,7 @@ TEST(fuse_epilogues_of_weights, matmul_of_concatenated_tensors__reads_them_as_th
   Graph g;
   const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
   const Value y = ops::concat({g.input("a", {DType::f32, {2, 5, 3, 6}}), x}, 3);
-  const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}, ""});
+  const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}});
   g.output("z", conv + ops::linear(y, param(g, "v", {7, 10}), param(g, "b", {7})));
   const Graph low = in_primitives(g), out = with_epilogues(low);
   EXPECT_EQ(shortcuts(out), 1);
@@ -193,7 +195,7 @@ TEST(fuse_epilogues_of_weights, matmul_of_concatenated_tensors__reads_them_as_th
 TEST(fuse_epilogues_of_weights, results_that_others_read__stay) {
   Graph g;
   const Value x = g.input("x", {DType::f32, {2, 5, 3, 4}});
-  const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}, ""});
+  const Value conv = ops::conv2d(x, param(g, "w", {7, 3, 3, 4}), {}, {1, {1, 1, 1, 1}});
   g.output("z", conv + ops::linear(x, param(g, "v", {7, 4})));
   g.output("conv", conv);
   EXPECT_EQ(shortcuts(with_epilogues(in_primitives(g))), 0);

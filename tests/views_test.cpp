@@ -103,7 +103,7 @@ Value cut_first_of_two(Cut& t) {
       t.g,
       {Expr(2, std::vector<Scalar>{Scalar::input(0) * Scalar::input(1), Scalar::input(0) + 1.0}),
        {},
-       "f32"},
+       DType::f32},
       std::vector<Value>{t.x, t.c});
   t.slices({{0, 4}, {4, 12}}, both[0]);
   return both[1];

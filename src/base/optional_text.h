@@ -35,17 +35,18 @@ class OptionalNumber final : public OptionalText {
   int64_t value_ = usual;
 };
 
-// A text that is left out while it is empty.
-class OptionalString final : public OptionalText {
+// A text value with empty(), left out of texts while it is that.
+template <class Value>
+class OptionalValue final : public OptionalText {
  public:
-  OptionalString() = default;
-  OptionalString(std::string v) : value(std::move(v)) {}
+  OptionalValue() = default;
+  OptionalValue(Value v) : value(std::move(v)) {}
 
-  std::string value;
+  Value value;
 
   bool empty() const override { return value.empty(); }
-  std::string text() const override { return value; }
-  void parse(std::string_view text) override { value = text; }
+  std::string text() const override { return value.text(); }
+  void parse(std::string_view text) override { value.parse(text); }
 };
 
 // A list of whole numbers that texts leave out while it is empty.

@@ -64,7 +64,7 @@ std::vector<Value> expressions(
   std::vector<Scalar> v;
   for (size_t i = 0; i < in.size(); ++i) v.push_back(Scalar::input(static_cast<int64_t>(i)));
   const Expr expr(static_cast<int64_t>(in.size()), f(v));
-  return ops::pointwise(*in[0].graph, {expr, {}, "f32"}, in);
+  return ops::pointwise(*in[0].graph, {expr, {}, DType::f32}, in);
 }
 
 // sum_k factor_k term_k; what a term holds does not matter where its factor is 0.
@@ -154,7 +154,7 @@ Predictions predictions(const DiffusionConfig& config, const nn::Network& networ
   const Value f = network_output(config, network, o, x);
   const auto data = [&](Value output) {
     return ops::map(
-        {x, output, c_skip, c_out}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, "f32");
+        {x, output, c_skip, c_out}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, DType::f32);
   };
   if (!o.guided()) return {data(f), {data(f)}};
   const auto outputs = ops::split(f, 0, branches_of(o));

@@ -45,7 +45,7 @@ constexpr const char* level_use = "loss.level";
 
 NoiseLevels from_sigma(const Precond& precond, Value sigma) {
   const Value argument = ops::map(
-      {sigma}, [&](auto v) { return *precond.expressions(v[0]).noise; }, "f32");
+      {sigma}, [&](auto v) { return *precond.expressions(v[0]).noise; }, DType::f32);
   return {sigma, argument, {}};
 }
 
@@ -119,7 +119,7 @@ LossFactors factors(const Precond& precond, Value sigma) {
   const Scalar results[] = {in_of_data, f.in * s, f.rest / f.out, -(f.skip * s / f.out),
                             weight,     f.out};
   const Value in[] = {per_image(sigma)};
-  const auto v = ops::pointwise(*sigma.graph, {Expr(1, results), {}, "f32"}, in);
+  const auto v = ops::pointwise(*sigma.graph, {Expr(1, results), {}, DType::f32}, in);
   return {v[0], v[1], v[2], v[3], v[4], v[5]};
 }
 
@@ -194,7 +194,7 @@ Value bound(const Precond& precond, const NoisyImages& in, const Output& f, cons
   // The model's mean minus the true one.
   const Value error = ops::map(
       {mean, in.images, in.noise, k.target_data, k.target_noise, k.out, column(rows, mean_x0)},
-      [](auto v) { return (v[0] - (v[1] * v[3] + v[2] * v[4])) * (v[5] * v[6]); }, "f32");
+      [](auto v) { return (v[0] - (v[1] * v[3] + v[2] * v[4])) * (v[5] * v[6]); }, DType::f32);
   return mean_of(
       {f.variance, error, in.images, column(rows, log_variance), column(rows, gap),
        column(rows, first)},
@@ -256,7 +256,7 @@ Value dropped(const GivenCondition& given, double p, const ops::RandomKeys& key)
     u = ops::reshape(u, per_sample);
   }
   return ops::map(
-      {u, given.value}, [&](auto v) { return select(less(v[0], p), c.null, v[1]); }, str(c.dtype));
+      {u, given.value}, [&](auto v) { return select(less(v[0], p), c.null, v[1]); }, c.dtype);
 }
 
 }  // namespace

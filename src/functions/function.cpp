@@ -124,7 +124,7 @@ Attribute attribute_of(const Field& field) {
   else if (const auto* b = std::get_if<bool*>(&field.ref))
     value = **b;
   else
-    value = **std::get_if<std::string*>(&field.ref);
+    value = field_text(field);
   return {field.name, std::move(value)};
 }
 
@@ -135,11 +135,16 @@ void set_fields(const std::vector<Field>& fields, std::span<const AttributeValue
     std::visit(
         [&](auto* to) {
           using T = std::remove_pointer_t<decltype(to)>;
-          if constexpr (std::is_constructible_v<AttributeValue, T>) {
-            const T* from = std::get_if<T>(&values[i]);
+          constexpr bool is_text = std::is_same_v<T, TextValue>;
+          using From = std::conditional_t<is_text, std::string, T>;
+          if constexpr (std::is_constructible_v<AttributeValue, From>) {
+            const From* from = std::get_if<From>(&values[i]);
             require(from != nullptr, "functions: attribute '", fields[i].name,
                     "' is of another type");
-            *to = *from;
+            if constexpr (is_text)
+              to->parse(*from);
+            else
+              *to = *from;
           }
         },
         fields[i].ref);

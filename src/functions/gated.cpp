@@ -11,14 +11,11 @@
 namespace ebb::functions {
 
 Value gated(Value first, Value second, const GateRule& rule) {
-  require(rule.gate == "first" || rule.gate == "second",
-          "gated: gate is 'first' or 'second' (got '", rule.gate, "')");
   require(first.shape() == second.shape(), "gated: both tensors must be of one shape (got ",
           first.shape(), ", ", second.shape(), ")");
-  if (rule.gate == "first") std::swap(first, second);
+  if (rule.gate == Gate::first) std::swap(first, second);
   return ops::map(
-      {first, second}, [&](auto v) { return v[0] * activation(rule.act, v[1]); },
-      std::string(name_of(first.dtype())));
+      {first, second}, [&](auto v) { return v[0] * activation(rule.act, v[1]); }, first.dtype());
 }
 
 Value gated(Value z, const GateRule& rule) {

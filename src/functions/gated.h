@@ -3,13 +3,18 @@
 
 #include <string>
 
+#include "base/one_of.h"
 #include "functions/function.h"
 
 namespace ebb::functions {
 
+// Which half of the columns is activated.
+enum class Gate : uint8_t { first, second };
+constexpr ValueNames<2> value_names(Gate) { return {"gated: gate", {"first", "second"}}; }
+
 struct GateRule {
-  std::string act = "silu";     // see activation()
-  std::string gate = "second";  // which half of the columns is activated: "first" or "second"
+  std::string act = "silu";  // see activation()
+  Gate gate = Gate::second;
 };
 
 // One of two tensors times the activation of the other.

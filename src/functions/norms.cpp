@@ -30,7 +30,7 @@ Value normalised(Value x, const NormRule& rule) {
 Value step(std::initializer_list<Value> in, DType dtype,
            const std::function<Scalar(std::span<const Scalar>)>& f) {
   return ops::map(
-      in, [&](auto v) { return rounded(f(v), dtype); }, "f32");
+      in, [&](auto v) { return rounded(f(v), dtype); }, DType::f32);
 }
 
 // The dtypes of the values between the operations.
@@ -60,18 +60,6 @@ Steps steps_of(const NormOperands& in, const NormRule& rule) {
 }
 
 }  // namespace
-
-NormKind parse_norm_kind(std::string_view text) {
-  require(text == "rms" || text == "layer", "norm: kind is 'rms' or 'layer' (got '", text, "')");
-  return text == "rms" ? NormKind::rms : NormKind::layer;
-}
-
-Rounding parse_rounding(std::string_view text) {
-  if (text == "diffusers") return Rounding::diffusers;
-  if (text == "llama") return Rounding::llama;
-  require(text == "once", "norm: rounding is 'once', 'diffusers' or 'llama' (got '", text, "')");
-  return Rounding::once;
-}
 
 DType promoted(DType a, DType b) { return a == b ? a : DType::f32; }
 
@@ -115,7 +103,7 @@ Value norm(const NormOperands& in, const NormRule& rule) {
   if (in.shift)
     y = step({y, along(in.shift, shape, "shift")}, steps.modulated,
              [](auto v) { return v[0] + v[1]; });
-  return ops::cast(y, rule.dtype.empty() ? steps.result : parse_dtype(rule.dtype));
+  return ops::cast(y, rule.dtype.value_or(steps.result));
 }
 
 }  // namespace ebb::functions

@@ -2,14 +2,14 @@
 // the libraries that they replace round.
 #pragma once
 
-#include <string>
-
+#include "base/one_of.h"
 #include "functions/function.h"
+#include "ir/result_dtypes.h"
 
 namespace ebb::functions {
 
 enum class NormKind : uint8_t { rms, layer };
-NormKind parse_norm_kind(std::string_view text);  // "rms", "layer"; throws Error
+constexpr ValueNames<2> value_names(NormKind) { return {"norm: kind", {"rms", "layer"}}; }
 
 // Values between operations in f32, and where they are rounded:
 //   once       the result alone, to x's dtype
@@ -18,7 +18,9 @@ NormKind parse_norm_kind(std::string_view text);  // "rms", "layer"; throws Erro
 //              result is f32
 //   llama      LlamaRMSNorm of transformers: x rstd to x's dtype, then the product with the weight
 enum class Rounding : uint8_t { once, diffusers, llama };
-Rounding parse_rounding(std::string_view text);  // throws Error
+constexpr ValueNames<3> value_names(Rounding) {
+  return {"norm: rounding", {"once", "diffusers", "llama"}};
+}
 
 struct NormOperands {
   Value x;             // [...,C]
@@ -32,25 +34,24 @@ struct NormRule {
   double eps = 1e-6;
   double offset = 0;  // added to the weight: 1 for weights around 0
   Rounding rounding = Rounding::once;
-  std::string dtype = {};  // of the result; "": by the rounding
+  ResultDType dtype = {};  // none: by the rounding
 };
 
 // A rule as attributes of a function; one without a kind is an RMS norm.
 template <bool has_kind, bool has_offset>
 struct NormAttributes {
-  std::string kind = has_kind ? "layer" : "rms";
+  OneOf<NormKind> kind = has_kind ? NormKind::layer : NormKind::rms;
   double eps = 1e-6, offset = 0;
-  std::string rounding = "once", dtype = {};
+  OneOf<Rounding> rounding = Rounding::once;
+  ResultDType dtype = {};
   void fields(auto&& f) {
-    if constexpr (has_kind) f("kind", kind);
+    if constexpr (has_kind) f("kind", static_cast<TextValue&>(kind));
     f("eps", eps);
     if constexpr (has_offset) f("offset", offset);
-    f("rounding", rounding);
-    f("dtype", dtype);
+    f("rounding", static_cast<TextValue&>(rounding));
+    f("dtype", static_cast<TextValue&>(dtype));
   }
-  NormRule rule() const {  // throws Error
-    return {parse_norm_kind(kind), eps, offset, parse_rounding(rounding), dtype};
-  }
+  NormRule rule() const { return {kind, eps, offset, rounding, dtype}; }
 };
 
 // y = (x - mean) rstd (offset + weight) + bias, then y (1 + scale) + shift. Mean 0 for rms (Zhang

@@ -27,7 +27,7 @@ Value plain_table(Value table, const Shape& x, const char* name) {
 // -1 for the first and +1 for the second element of each pair; at `inverse` the other way round.
 // Numbers that are read, for they would be computed at every element.
 Value signs(Graph& g, const Shape& shape, const RotationRule& rule) {
-  const int64_t width = shape[-1], run = rule.style == "half" ? width / 2 : 1;
+  const int64_t width = shape[-1], run = rule.style == RotationStyle::half ? width / 2 : 1;
   std::vector<double> all;
   for (int64_t i = 0; i < width; ++i) all.push_back((i / run % 2 == 0) != rule.inverse ? -1 : 1);
   return ops::literal(g, std::move(all), shape);
@@ -36,9 +36,7 @@ Value signs(Graph& g, const Shape& shape, const RotationRule& rule) {
 }  // namespace
 
 Value rotated(Value x, Value cos, Value sin, const RotationRule& rule) {
-  const bool half = rule.style == "half";
-  require(half || rule.style == "interleaved", "rope: style is 'interleaved' or 'half' (got '",
-          rule.style, "')");
+  const bool half = rule.style == RotationStyle::half;
   const Shape shape = x.shape();
   require(shape.rank() >= 3 && shape[-1] % 2 == 0 && is_float(x.dtype()),
           "rope: x must be [B,S,...,D] of floats with an even D (got ", x.type(), ")");
@@ -60,7 +58,7 @@ Value rotated(Value x, Value cos, Value sin, const RotationRule& rule) {
   const Value partner = ops::swap_runs(x, half ? width / 2 : 1);
   return ops::map(
       {x, partner, as_table(cos), as_table(sin), signs(*x.graph, row, rule)},
-      [](auto v) { return v[0] * v[2] + v[1] * (v[4] * v[3]); }, std::string(name_of(x.dtype())));
+      [](auto v) { return v[0] * v[2] + v[1] * (v[4] * v[3]); }, x.dtype());
 }
 
 }  // namespace ebb::functions

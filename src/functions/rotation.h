@@ -1,15 +1,19 @@
 // Rotary position embeddings as PyTorch's libraries call them.
 #pragma once
 
-#include <string>
-
+#include "base/one_of.h"
 #include "functions/function.h"
 
 namespace ebb::functions {
 
+// Pairs are elements 2 i and 2 i + 1, or i and i + P.
+enum class RotationStyle : uint8_t { interleaved, half };
+constexpr ValueNames<2> value_names(RotationStyle) {
+  return {"rope: style", {"interleaved", "half"}};
+}
+
 struct RotationRule {
-  // "interleaved": pairs are elements 2 i and 2 i + 1; "half": i and i + P.
-  std::string style = "interleaved";
+  RotationStyle style = RotationStyle::interleaved;
   bool inverse = false;
 };
 

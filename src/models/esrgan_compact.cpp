@@ -66,7 +66,7 @@ ValuesByName upscale(const Params& p, const ModelConfig& config, const ValuesByN
     x = prelu(body / (2 * i + 1), nn::conv(body / (2 * i), x, c.width));
   x = nn::conv(body / (2 * c.layers + 2), x, c.image_channels * c.scale * c.scale);
   x = nn::pixel_shuffle(x, c.scale);
-  const Value base = ops::resample(pixels, {.kind = "nearest", .up = c.scale});
+  const Value base = ops::resample(pixels, {.kind = ops::ResampleKind::nearest, .up = c.scale});
   return {{"pixels", ops::map({x, base}, [](auto v) { return 2.0 * (v[0] + v[1]) - 1.0; })}};
 }
 

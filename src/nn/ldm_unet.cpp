@@ -103,7 +103,7 @@ Value upsampled(const Params& p, Value x, Value skip) {
   const Shape &from = x.shape(), &to = skip.shape();
   const bool twice = to[1] == 2 * from[1] && to[2] == 2 * from[2];
   x = twice ? ops::upsample_nearest2(x)
-            : ops::resample(x, {.kind = "nearest", .size = {to[1], to[2]}});
+            : ops::resample(x, {.kind = ops::ResampleKind::nearest, .size = {to[1], to[2]}});
   return conv(p / "conv", x, from[-1]);
 }
 

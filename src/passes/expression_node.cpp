@@ -47,13 +47,12 @@ void ExpressionNode::drop_unused_operands() {
 
 Node ExpressionNode::node() const {
   if (!reduction)
-    return {&ops::def::pointwise(), ops::Pointwise{expr, space.sizes(), ops::text_of(dtypes)}, in,
-            out, at};
-  const char* const kind = reduction->maximum ? "max" : "sum";
+    return {&ops::def::pointwise(), ops::Pointwise{expr, space.sizes(), dtypes}, in, out, at};
+  const auto kind = reduction->maximum ? ops::ReduceKind::max : ops::ReduceKind::sum;
   const bool wide = std::ranges::all_of(dtypes, [](DType d) { return d == DType::f32; });
   return {&ops::def::reduce(),
           ops::Reduce{expr, reduction->dims, kind, reduction->scale, space.sizes(),
-                      wide ? std::string() : ops::text_of(dtypes)},
+                      wide ? ResultDTypes() : dtypes},
           in, out, at};
 }
 

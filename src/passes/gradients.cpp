@@ -66,7 +66,7 @@ std::vector<Value> pointwise_vjp(const VjpCall& c, const std::vector<bool>& want
   std::vector<Value> out(c.in.size());
   std::vector<size_t> full;
   std::vector<Scalar> results;
-  std::string dtypes;
+  std::vector<DType> dtypes;
   for (size_t i = 0; i < out.size(); ++i) {
     const Type& t = c.in[i].type();
     if (!wanted[i] || dx[i].is_constant(0) || !is_float(t.dtype)) continue;
@@ -77,7 +77,7 @@ std::vector<Value> pointwise_vjp(const VjpCall& c, const std::vector<bool>& want
       }
       full.push_back(i);
       results.push_back(dx[i]);
-      dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
+      dtypes.push_back(t.dtype);
       continue;
     }
     const Scalar result[] = {dx[i]};

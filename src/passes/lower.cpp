@@ -8,8 +8,8 @@ namespace {
 
 // A pointwise op as the primitive `pointwise`, with types and shape explicit.
 ops::Pointwise as_pointwise(const Signature& s) {
-  std::string dtypes;
-  for (const Type& t : s.out) dtypes += str(dtypes.empty() ? "" : ",", t.dtype);
+  std::vector<DType> dtypes;
+  for (const Type& t : s.out) dtypes.push_back(t.dtype);
   return {expression_of(s), s.out[0].shape.sizes(), dtypes};
 }
 

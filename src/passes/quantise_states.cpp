@@ -122,7 +122,7 @@ Graph quantise_states(const Graph& g, const std::set<std::string>& names) {
     const Value codes = state(codes_of(s.name), {DType::u8, codes_shape(t.shape)});
     const Value scales = state(scales_of(s.name), {DType::f16, scales_shape(t.shape)});
     const Value restored = ops::map(
-        {codes, scales}, [](auto x) { return (x[0] - double{zero}) * x[1]; }, "f32");
+        {codes, scales}, [](auto x) { return (x[0] - double{zero}) * x[1]; }, DType::f32);
     rw.set(s.value, ops::reshape(restored, t.shape));
   }
   for (const Node& n : g.nodes()) rw.copy(n);

@@ -72,7 +72,7 @@ void check_alignment(const CompiledFunction::Memory& memory) {
 Graph copied(const Type& type) {
   Graph g;
   const Scalar x[] = {Scalar::input(0)};
-  const ops::Pointwise same{.expr = Expr(1, x), .dtypes = std::string(name_of(type.dtype))};
+  const ops::Pointwise same{.expr = Expr(1, x), .dtypes = type.dtype};
   g.output("y", g.add1(ops::def::pointwise(), same, {g.input("x", type)}));
   return g;
 }

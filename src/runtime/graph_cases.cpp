@@ -152,7 +152,7 @@ void add_products(std::vector<GraphCase>& out) {
                          {"fc2", 4 * width, width}}) {
     add(str("dit_", l.name), {.trans_b = true}, {tokens, l.in}, {l.out, l.in});
     add(str("dit_", l.name, "_dx"), {}, {tokens, l.out}, {l.out, l.in});
-    add(str("dit_", l.name, "_dw"), {.trans_a = true, .dtype = "f32"}, {tokens, l.out},
+    add(str("dit_", l.name, "_dw"), {.trans_a = true, .dtype = DType::f32}, {tokens, l.out},
         {tokens, l.in});
   }
 }

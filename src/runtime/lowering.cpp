@@ -66,7 +66,7 @@ Graph with_computed_updates(const Graph& g, Lowering&) {
     Value v = rw.map(u.value);
     if (g.producer(root_of(g, u.value)) < 0)
       v = ops::map(
-          {v}, [](auto x) { return x[0]; }, std::string(name_of(v.dtype())));
+          {v}, [](auto x) { return x[0]; }, v.dtype());
     rw.to().update(u.name, v);
   }
   return rw.take();

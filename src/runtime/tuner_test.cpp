@@ -20,7 +20,7 @@ namespace {
 
 Signature example() {
   Signature s{&ops::def::conv2d_dx(),
-              ops::Conv2dDx{1, {1, 1, 1, 1}, {8, 8}, ""},
+              ops::Conv2dDx{1, {1, 1, 1, 1}, {8, 8}},
               {{DType::f32, {2, 8, 8, 16}}, {DType::f32, {16, 3, 3, 16}}},
               {},
               ""};

@@ -176,7 +176,7 @@ Value total(std::span<const Value> numbers) {
   for (size_t i = 0; i < numbers.size(); ++i) sum = sum + Scalar::input(static_cast<int64_t>(i));
   const Scalar results[] = {sum};
   const auto inputs = static_cast<int64_t>(numbers.size());
-  return ops::pointwise(*numbers[0].graph, {Expr(inputs, results), {}, "f32"}, numbers)[0];
+  return ops::pointwise(*numbers[0].graph, {Expr(inputs, results), {}, DType::f32}, numbers)[0];
 }
 
 // f32[] sums over all weights and ranks of what the optimiser's survey finds in each.

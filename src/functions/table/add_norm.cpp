@@ -13,7 +13,7 @@ using AddNorm = NormAttributes<true, true>;
 Value added(Value x, Value add, Value gate, Rounding rounding) {
   require(add.shape() == x.shape(), "add_norm: add must be ", x.shape(), " as x is (got ",
           add.shape(), ")");
-  const std::string dtype(name_of(x.dtype()));
+  const DType dtype = x.dtype();
   if (!gate)
     return ops::map(
         {x, add}, [](auto v) { return v[0] + v[1]; }, dtype);

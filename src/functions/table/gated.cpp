@@ -5,10 +5,11 @@ namespace ebb::functions::table {
 namespace {
 
 struct Gated {
-  std::string act = "silu", gate = "second";
+  std::string act = "silu";
+  OneOf<Gate> gate = Gate::second;
   void fields(auto&& f) {
     f("act", act);
-    f("gate", gate);
+    f("gate", static_cast<TextValue&>(gate));
   }
 };
 

@@ -26,7 +26,7 @@ std::vector<Value> build(const Use& u) {
   const Value y = ops::group_norm(u.in[0], u.in[1], u.in[2], {a.groups, a.eps});
   if (a.act == "none") return {y};
   return {ops::map(
-      {y}, [&](auto v) { return activation(a.act, v[0]); }, std::string(name_of(y.dtype())))};
+      {y}, [&](auto v) { return activation(a.act, v[0]); }, y.dtype())};
 }
 
 }  // namespace

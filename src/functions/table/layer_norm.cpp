@@ -6,10 +6,10 @@ namespace {
 
 struct LayerNorm {
   double eps = 1e-5;
-  std::string dtype = {};
+  ResultDType dtype = {};
   void fields(auto&& f) {
     f("eps", eps);
-    f("dtype", dtype);
+    f("dtype", static_cast<TextValue&>(dtype));
   }
 };
 

@@ -15,7 +15,7 @@ std::vector<Value> build(const Use& u) {
   const auto& a = u.as<LinearAct>();
   const Value z = product(u.in[0], u.in[1], u.in[2]);
   return {ops::map(
-      {z}, [&](auto v) { return activation(a.act, v[0]); }, std::string(name_of(z.dtype())))};
+      {z}, [&](auto v) { return activation(a.act, v[0]); }, z.dtype())};
 }
 
 }  // namespace

@@ -6,10 +6,11 @@ namespace ebb::functions::table {
 namespace {
 
 struct LinearGated {
-  std::string act = "gelu", gate = "second";
+  std::string act = "gelu";
+  OneOf<Gate> gate = Gate::second;
   void fields(auto&& f) {
     f("act", act);
-    f("gate", gate);
+    f("gate", static_cast<TextValue&>(gate));
   }
 };
 

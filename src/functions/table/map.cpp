@@ -10,11 +10,11 @@ namespace {
 
 struct Map {
   std::string formula = {}, names = {};  // of the inputs, with commas between them
-  std::string dtype = {};                // of the result; "": the widest of the inputs
+  ResultDType dtype = {};                // none: the widest of the inputs
   void fields(auto&& f) {
     f("formula", formula);
     f("names", names);
-    f("dtype", dtype);
+    f("dtype", static_cast<TextValue&>(dtype));
   }
 };
 

@@ -9,20 +9,20 @@ namespace {
 
 struct QkNormRope {
   double eps = 1e-6;
-  std::string style = "interleaved";
+  OneOf<RotationStyle> style = RotationStyle::interleaved;
   bool across_heads = false;  // the norms are over all heads together
-  std::string rounding = "once";
+  OneOf<Rounding> rounding = Rounding::once;
   void fields(auto&& f) {
     f("eps", eps);
-    f("style", style);
+    f("style", static_cast<TextValue&>(style));
     f("across_heads", across_heads);
-    f("rounding", rounding);
+    f("rounding", static_cast<TextValue&>(rounding));
   }
 };
 
 // x [B,S,...,D], of which the norm is over the last dim, or over all behind S.
 Value normed(Value x, Value weight, const QkNormRope& a) {
-  const NormRule rule{.eps = a.eps, .rounding = parse_rounding(a.rounding)};
+  const NormRule rule{.eps = a.eps, .rounding = a.rounding};
   if (!a.across_heads) return norm({.x = x, .weight = weight}, rule);
   const Shape shape = x.shape();
   const int64_t rows = shape[0] * shape[1];

@@ -23,8 +23,7 @@ std::vector<Value> gradient(const Use&, std::span<const Value> results,
   const Value total =
       ops::sum_of({y, dy}, {y.shape().rank() - 1}, [](auto v) { return v[0] * v[1]; });
   return {ops::map(
-      {y, dy, total}, [](auto v) { return v[0] * (v[1] - v[2]); },
-      std::string(name_of(y.dtype())))};
+      {y, dy, total}, [](auto v) { return v[0] * (v[1] - v[2]); }, y.dtype())};
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   const Scalar wanted = max_norm > 0 ? min(1.0, max_norm / (norm + 1e-6)) : Scalar(1.0);
   // A comparison with NaN is false: neither infinity nor NaN gets through.
   const Scalar results[] = {select(less(total, largest), wanted, 0.0), norm};
-  return pointwise(g, {Expr(static_cast<int64_t>(in.size()), results), {}, "f32"}, squares);
+  return pointwise(g, {Expr(static_cast<int64_t>(in.size()), results), {}, DType::f32}, squares);
 }
 
 std::vector<Example> examples() {

@@ -56,7 +56,7 @@ std::vector<Value> vjp(const VjpCall& c) {
       map(
           {x, rows.maximum, rows.total, label, k, c.dout[0]},
           [inv](auto v) { return (exp(v[0] - v[1]) / v[2] - equal(v[3], v[4])) * (v[5] * inv); },
-          std::string(name_of(x.dtype()))),
+          x.dtype()),
       {}};
 }
 

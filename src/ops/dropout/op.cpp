@@ -21,8 +21,7 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
   const Value u = random_uniform({in[1], in[2], in[3]}, x.slice(1, x.rank()), a.use);
   const double p = a.p, scale = 1 / (1 - p);
   return {map(
-      {in[0], u}, [=](auto v) { return select(less(v[1], p), 0.0, v[0] * scale); },
-      std::string(name_of(in[0].dtype())))};
+      {in[0], u}, [=](auto v) { return select(less(v[1], p), 0.0, v[0] * scale); }, in[0].dtype())};
 }
 
 std::vector<Example> examples() {

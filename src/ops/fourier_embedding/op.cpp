@@ -18,7 +18,7 @@ std::vector<Value> decompose(Graph& g, const Signature&, std::span<const Value> 
   const Scalar angle = 6.283185307179586 * (Scalar::input(0) * Scalar::input(1));
   const Scalar results[] = {cos(angle), sin(angle)};
   const Value args[] = {reshape(in[0], {in[0].shape()[0], 1}), in[1]};
-  return {concat(pointwise(g, {Expr(2, results), {}, "f32"}, args), 1)};
+  return {concat(pointwise(g, {Expr(2, results), {}, DType::f32}, args), 1)};
 }
 
 std::vector<Example> examples() {

@@ -28,18 +28,19 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
   const auto& a = s.as<GroupAffine>();
   const double eps = a.eps;
   const Value small = map(
-      {in[1]}, [eps](auto v) { return rsqrt(v[0] + eps); }, "f32");
+      {in[1]}, [eps](auto v) { return rsqrt(v[0] + eps); }, DType::f32);
   const auto wide = [&](Value v) {
     return broadcast_to(expand_groups(v, a.channels), s.out[0].shape);
   };
   const Value mean = wide(cast(in[0], DType::f32)), rstd = wide(small);
-  const Value scale = in.size() > 2 ? map(
-                                          {rstd, in[2]}, [](auto v) { return v[0] * v[1]; }, "f32")
-                                    : rstd;
-  const Value shift =
-      in.size() > 3 ? map(
-                          {mean, scale, in[3]}, [](auto v) { return v[2] - v[0] * v[1]; }, "f32")
-                    : map({mean, scale}, [](auto v) { return -(v[0] * v[1]); });
+  const Value scale = in.size() > 2
+                          ? map(
+                                {rstd, in[2]}, [](auto v) { return v[0] * v[1]; }, DType::f32)
+                          : rstd;
+  const Value shift = in.size() > 3 ? map(
+                                          {mean, scale, in[3]},
+                                          [](auto v) { return v[2] - v[0] * v[1]; }, DType::f32)
+                                    : map({mean, scale}, [](auto v) { return -(v[0] * v[1]); });
   return {scale, shift, mean, rstd};
 }
 

@@ -45,14 +45,15 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
   Value u = in[0], w = in[1];
   const auto product = [](auto v) { return v[0] * v[1]; };
   if (in.size() == 5) {
-    u = map({u, in[4]}, product, "f32");
-    w = map({w, in[4]}, product, "f32");
+    u = map({u, in[4]}, product, DType::f32);
+    w = map({w, in[4]}, product, DType::f32);
   }
   u = expand_groups(group_sums(u, a.groups), channels);
   w = expand_groups(group_sums(w, a.groups), channels);
   const Value slope = map({w, rstd}, [=](auto v) { return v[0] * v[1] * v[1] * v[1] * -inverse; });
   const Value offset = map(
-      {u, rstd, mean, slope}, [=](auto v) { return v[0] * v[1] * -inverse - v[2] * v[3]; }, "f32");
+      {u, rstd, mean, slope}, [=](auto v) { return v[0] * v[1] * -inverse - v[2] * v[3]; },
+      DType::f32);
   const Value dgamma =
       sum_of({reshape(in[1], {rows, channels}), reshape(rstd, {rows, channels})}, {0}, product);
   const Value dbeta = sum(reshape(in[0], {rows, channels}), {0});

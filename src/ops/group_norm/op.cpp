@@ -22,8 +22,7 @@ GroupAffineResults affine_of(const Signature& s, std::span<const Value> in) {
 std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> in) {
   const GroupAffineResults a = affine_of(s, in);
   return {map(
-      {in[0], a.scale, a.shift}, [](auto v) { return v[0] * v[1] + v[2]; },
-      std::string(name_of(in[0].dtype())))};
+      {in[0], a.scale, a.shift}, [](auto v) { return v[0] * v[1] + v[2]; }, in[0].dtype())};
 }
 
 // Two sums over the pixels, then one expression; the statistics are those of the forward pass.
@@ -44,7 +43,7 @@ std::vector<Value> vjp(const VjpCall& c) {
                                    {c.sig.as<GroupNorm>().groups, pixels});
   std::vector<Value> out = {map(
       {dy, x, a.scale, g.slope, g.offset}, [](auto v) { return v[0] * v[2] + v[1] * v[3] + v[4]; },
-      std::string(name_of(x.dtype())))};
+      x.dtype())};
   if (c.in.size() > 1) out.push_back(g.dgamma);
   if (c.in.size() > 2) out.push_back(g.dbeta);
   return out;

@@ -1,7 +1,6 @@
 #include "ops/loop/op.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "base/error.h"
@@ -20,22 +19,12 @@ namespace {
 
 using Over = LoopReduction::Over;
 
-constexpr std::array<std::string_view, 3> over_names = {"row", "pixels", "groups"};
-constexpr std::array<std::string_view, 4> extent_names = {"element", "row", "channel", "partial"};
-
 // "a:b" as its halves.
 std::pair<std::string_view, std::string_view> halves(std::string_view text) {
   const size_t colon = text.find(':');
   require(colon != std::string_view::npos, "loop: expected two words with a colon (got '", text,
           "')");
   return {text.substr(0, colon), text.substr(colon + 1)};
-}
-
-template <class E, size_t n>
-E named(const std::array<std::string_view, n>& names, std::string_view word) {
-  const auto at = std::ranges::find(names, word);
-  require(at != names.end(), "loop: unknown word '", word, "'");
-  return static_cast<E>(at - names.begin());
 }
 
 bool has_views(const Loop& a) {
@@ -78,7 +67,7 @@ void check_result(const Loop& a, const LoopResult& r, LoopKind kind, std::string
   const bool known =
       r.extent == Extent::element ||
       (r.extent == Extent::channel ? kind == LoopKind::pixels : kind == LoopKind::rows);
-  require(known, "loop: results of extent ", extent_names[static_cast<size_t>(r.extent)],
+  require(known, "loop: results of extent ", name_of(r.extent),
           " need reductions of their kind  at ", at);
   require(r.extent != Extent::partial ||
               (r.dtype == DType::f32 && a.partial_rows > 0 && shape.rank() > a.row_dims &&
@@ -208,10 +197,11 @@ Value reduction(Graph& g, const Loop& a, size_t k, std::span<const Value> known)
   const OneResult p = one_result(a.expr, k);
   const LoopReduction& r = a.reductions[k];
   if (r.over != Over::groups)
-    return reduce(g, {p.expr, dims_of(a, r.over), r.maximum ? "max" : "sum", 1, a.shape},
-                  p.of(known))[0];
+    return reduce(
+        g, {p.expr, dims_of(a, r.over), r.maximum ? ReduceKind::max : ReduceKind::sum, 1, a.shape},
+        p.of(known))[0];
   const Shape channels = shape_of(a, Extent::channel);
-  const Value v = pointwise(g, {p.expr, channels.sizes(), "f32"}, p.of(known))[0];
+  const Value v = pointwise(g, {p.expr, channels.sizes(), DType::f32}, p.of(known))[0];
   return expand_groups(group_sums(v, a.groups), channels[-1]);
 }
 
@@ -235,7 +225,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
     const LoopResult& r = a.results[k];
     const bool partial = r.extent == Extent::partial;
     const Shape shape = shape_of(a, partial ? Extent::element : r.extent);
-    const Value v = pointwise(g, {p.expr, shape.sizes(), str(r.dtype)}, p.of(known))[0];
+    const Value v = pointwise(g, {p.expr, shape.sizes(), r.dtype}, p.of(known))[0];
     out.push_back(partial ? partial_sums(a, v) : v);
   }
   return concatenated_values(a, split_values(a.segments, out));
@@ -255,20 +245,18 @@ Cost cost(const Signature& s) {
 }  // namespace
 
 std::string text_of(const LoopReduction& r) {
-  return str(r.maximum ? "max:" : "sum:", over_names[static_cast<size_t>(r.over)]);
+  return str(r.maximum ? "max:" : "sum:", name_of(r.over));
 }
-std::string text_of(const LoopResult& r) {
-  return str(r.dtype, ":", extent_names[static_cast<size_t>(r.extent)]);
-}
+std::string text_of(const LoopResult& r) { return str(r.dtype, ":", name_of(r.extent)); }
 
 void parse_text(LoopReduction& r, std::string_view text) {
   const auto [kind, over] = halves(text);
   require(kind == "sum" || kind == "max", "loop: reductions are sum or max (got '", kind, "')");
-  r = {.over = named<Over>(over_names, over), .maximum = kind == "max"};
+  r = {.over = parse_name<Over>(over), .maximum = kind == "max"};
 }
 void parse_text(LoopResult& r, std::string_view text) {
   const auto [dtype, extent] = halves(text);
-  r = {.dtype = parse_dtype(dtype), .extent = named<Extent>(extent_names, extent)};
+  r = {.dtype = parse_dtype(dtype), .extent = parse_name<Extent>(extent)};
 }
 
 LoopKind kind_of(const Loop& loop) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/list_of.h"
+#include "base/one_of.h"
 #include "base/optional_text.h"
 #include "ops/prim/segments.h"
 #include "ops/prim/slices.h"
@@ -24,6 +25,9 @@ struct LoopReduction {
   Over over = Over::row;
   bool maximum = false;  // of rows; else a sum
 };
+constexpr ValueNames<3> value_names(LoopReduction::Over) {
+  return {"loop: what a reduction runs over", {"row", "pixels", "groups"}};
+}
 
 // What a result has a value for, of an iteration space [...,T,R...] with rows R, or [N,S...,C].
 enum class Extent : uint8_t {
@@ -32,6 +36,9 @@ enum class Extent : uint8_t {
   channel,  // each image and channel: [N,1...,C]
   partial,  // a partial column reduction over `partial_rows` rows: [...,T/partial_rows,R...], f32
 };
+constexpr ValueNames<4> value_names(Extent) {
+  return {"loop: extent", {"element", "row", "channel", "partial"}};
+}
 
 struct LoopResult {
   DType dtype = DType::f32;

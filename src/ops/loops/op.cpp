@@ -84,10 +84,10 @@ void add_whole(std::vector<Example>& all) {
   const Expr expr(2, results);
   const Type one{DType::f32, {}}, small{DType::f32, {3}}, odd{DType::f32, {5, 7, 13}};
   const Type rows{DType::f32, {64, 129}}, none{DType::f32, {0, 3}};
-  const auto add = [&](const char* label, std::string_view dtypes, std::vector<Type> in) {
+  const auto add = [&](const char* label, const ResultDTypes& dtypes, std::vector<Type> in) {
     std::vector<Signature> parts;
     for (size_t i = 0; i < in.size(); i += 2) {
-      Signature part{&def::pointwise(), Pointwise{expr, {}, std::string(dtypes)}, {}, {}, ""};
+      Signature part{&def::pointwise(), Pointwise{expr, {}, dtypes}, {}, {}, ""};
       part.in = {in[i], in[i + 1]};
       part.out = part.op->infer(part);
       parts.push_back(std::move(part));
@@ -95,10 +95,10 @@ void add_whole(std::vector<Example>& all) {
     const Signature s = pointwise_together.join(parts);
     all.push_back({.label = label, .attrs = s.attrs, .in = s.in});
   };
-  add("shapes", "f32", {small, one, odd, one, rows, one, small, one});
-  add("full", "f32", {odd, odd, small, small, none, none});
-  add("numbers", "f32", {odd, odd, one, one});
-  add("casts", "bf16,f32", {odd, odd, rows, rows});
+  add("shapes", DType::f32, {small, one, odd, one, rows, one, small, one});
+  add("full", DType::f32, {odd, odd, small, small, none, none});
+  add("numbers", DType::f32, {odd, odd, one, one});
+  add("casts", {DType::bf16, DType::f32}, {odd, odd, rows, rows});
 }
 
 std::vector<Example> examples() {

@@ -21,7 +21,7 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
   for (int64_t d = 1; d < small.rank() - 1; ++d) small[d] = 1;
   return {map(
       {in[0], reshape(in[1], small), reshape(in[2], small)},
-      [](auto v) { return v[0] * (1.0 + v[2]) + v[1]; }, std::string(name_of(s.in[0].dtype)))};
+      [](auto v) { return v[0] * (1.0 + v[2]) + v[1]; }, s.in[0].dtype)};
 }
 
 std::vector<Example> examples() {

@@ -174,9 +174,7 @@ std::vector<Value> epilogue_of_products(const Signature& s, Value products,
   for (const EpilogueView& o : epilogue_views(s, products.shape()))
     add(in[o.input], o.column, o.parts);
   const Expr f = epilogue_expression(s, products.shape());
-  const std::string dtype(name_of(s.out[0].dtype));
-  std::string dtypes = dtype;
-  for (size_t k = 1; k < f.results().size(); ++k) dtypes += "," + dtype;
+  const std::vector<DType> dtypes(f.results().size(), s.out[0].dtype);
   std::vector<Value> y = pointwise(*products.graph, {f, s.out[0].shape.sizes(), dtypes}, x);
   if (e.parts > 1 && e.keeps())
     return {y[0], concat({y.begin() + 1, y.end()}, products.shape().rank() - 1)};
@@ -271,7 +269,7 @@ std::vector<Value> without_last_operand(Graph& g, const Signature& s, const Attr
   const size_t last = in.size() - 1;
   const Value y = g.add(*s.op, in_f32, in.first(last))[0];
   return {map(
-      {y, in[last]}, [](auto v) { return v[0] + v[1]; }, std::string(name_of(s.out[0].dtype)))};
+      {y, in[last]}, [](auto v) { return v[0] + v[1]; }, s.out[0].dtype)};
 }
 
 Value residual_gradient(Value residual, Value dy) {

@@ -21,7 +21,7 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
   const double inv = 1.0 / static_cast<double>(std::max<int64_t>(x.shape()[-1], 1));
   const Value squares = sum_of({x}, {-1}, [](auto v) { return v[0] * v[0]; });
   const Value rstd = map({squares}, [=](auto v) { return rsqrt(v[0] * inv + eps); });
-  const std::string dtype(name_of(x.dtype()));
+  const DType dtype = x.dtype();
   if (in.size() == 1)
     return {map(
         {x, rstd}, [](auto v) { return v[0] * v[1]; }, dtype)};

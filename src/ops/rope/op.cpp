@@ -98,7 +98,7 @@ std::vector<Value> decompose(Graph&, const Signature& s, std::span<const Value> 
   const Value cos = join_pairs(in[1], in[1], p.half_split);
   return {map(
       {x, partner, table_for(x, cos, 1), table_for(x, sin, 0)},
-      [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, std::string(name_of(x.dtype())))};
+      [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, x.dtype())};
 }
 
 // dx = dy rotated back. Fixed tables need no gradient: theirs is dead code then.
@@ -115,9 +115,9 @@ std::vector<Value> vjp(const VjpCall& c) {
   as[0] = table.rank() == 3 ? table[0] : 1;
   as[1] = xa.shape()[1];
   const Value cos = map(
-      {xa, xb, ya, yb}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, "f32");
+      {xa, xb, ya, yb}, [](auto v) { return v[0] * v[2] + v[1] * v[3]; }, DType::f32);
   const Value sin = map(
-      {xa, xb, ya, yb}, [=](auto v) { return sign * (v[0] * v[3] - v[1] * v[2]); }, "f32");
+      {xa, xb, ya, yb}, [=](auto v) { return sign * (v[0] * v[3] - v[1] * v[2]); }, DType::f32);
   return {rope(c.dout[0], c.in[1], c.in[2], back), reshape(sum_to(cos, as), table),
           reshape(sum_to(sin, as), table)};
 }

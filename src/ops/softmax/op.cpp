@@ -17,8 +17,7 @@ std::vector<Value> decompose(Graph&, const Signature&, std::span<const Value> in
   const Value x = in[0], m = amax(x, {-1});
   const Value total = sum_of({x, m}, {-1}, [](auto v) { return exp(v[0] - v[1]); });
   return {map(
-      {x, m, total}, [](auto v) { return exp(v[0] - v[1]) / v[2]; },
-      std::string(name_of(x.dtype())))};
+      {x, m, total}, [](auto v) { return exp(v[0] - v[1]) / v[2]; }, x.dtype())};
 }
 
 // dx = y (dy - sum(dy y)).
@@ -26,8 +25,7 @@ std::vector<Value> vjp(const VjpCall& c) {
   const Value y = c.out[0], dy = c.dout[0];
   const Value dot = sum_of({dy, y}, {-1}, [](auto v) { return v[0] * v[1]; });
   return {map(
-      {y, dy, dot}, [](auto v) { return v[0] * (v[1] - v[2]); },
-      std::string(name_of(c.in[0].dtype())))};
+      {y, dy, dot}, [](auto v) { return v[0] * (v[1] - v[2]); }, c.in[0].dtype())};
 }
 
 std::vector<Example> examples() {

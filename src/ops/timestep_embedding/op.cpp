@@ -34,7 +34,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
   const Scalar results[] = {a.cos_first ? cos(angle) : sin(angle),
                             a.cos_first ? sin(angle) : cos(angle)};
   const Value args[] = {t, exponent};
-  return {concat(pointwise(g, {Expr(2, results), {}, "f32"}, args), 1)};
+  return {concat(pointwise(g, {Expr(2, results), {}, DType::f32}, args), 1)};
 }
 
 std::vector<Example> examples() {

@@ -51,7 +51,7 @@ Value decoded_moment(Value codes, Value largest, DynamicMap map) {
   const int64_t rows = largest.shape().numel();
   return ops::map(
       {ops::reshape(codes, {rows, block}), ops::reshape(largest, {rows, 1})},
-      [&](auto x) { return decoded(x[0], map) * x[1]; }, "f32");
+      [&](auto x) { return decoded(x[0], map) * x[1]; }, DType::f32);
 }
 
 // Codes and largest values of a moment behind the step; of a step that is skipped as they were.
@@ -64,7 +64,7 @@ void add_encoded(std::vector<Value>& to, Value moment, const UpdateInputs& in, D
     return select(less(0.0, x[3]), encoded(share, map), x[2]);
   };
   const Value next =
-      ops::map({moment, now, ops::reshape(codes, {rows, block}), in.clip}, code, "u8");
+      ops::map({moment, now, ops::reshape(codes, {rows, block}), in.clip}, code, DType::u8);
   to.push_back(ops::reshape(next, codes.shape()));
   const Value kept = ops::map({ops::reshape(now, largest.shape()), largest, in.clip},
                               [](auto x) { return select(less(0.0, x[2]), x[0], x[1]); });

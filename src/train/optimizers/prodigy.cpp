@@ -123,7 +123,7 @@ std::vector<Value> of_all(const SurveyInputs& in) {
   const Scalar go = select(less(0.0, x[6]), less(0.0, size), 0.0);
   const Scalar results[] = {select(go, grown, ratio), select(go, highest, largest),
                             select(go, next, numerator)};
-  return ops::pointwise(*in.lr.graph, {Expr(std::ssize(args), results), {}, "f32"}, args);
+  return ops::pointwise(*in.lr.graph, {Expr(std::ssize(args), results), {}, DType::f32}, args);
 }
 
 Updated update(const UpdateInputs& in) {
@@ -146,7 +146,7 @@ Updated update(const UpdateInputs& in) {
                                  select(go, s1, s)};
   if (in.ema) results.push_back(select(go, ops::moved_average(x[10], x[11], p1), x[10]));
   const std::vector<Value> out =
-      ops::pointwise(*in.p.graph, {Expr(std::ssize(args), results), {}, ""}, args);
+      ops::pointwise(*in.p.graph, {Expr(std::ssize(args), results)}, args);
   return {out[0], {out[1], out[2], out[3], in.states[p0_]}, in.ema ? out[4] : Value{}};
 }
 

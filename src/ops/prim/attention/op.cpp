@@ -275,7 +275,7 @@ Value visible_keys(const BiasGradient& b) {
 // p (dp - delta) reduced to the bias's shape, by two GEMMs. It materialises the T x S matrix; where
 // nobody needs the gradient it is dead code.
 Value bias_gradient(const BiasGradient& b) {
-  const Matmul by_rows{.trans_b = true, .dtype = "f32"};
+  const Matmul by_rows{.trans_b = true, .dtype = DType::f32};
   const Value k = repeat_heads(b.k, b.z.group()), v = repeat_heads(b.v, b.z.group());
   const Value s = matmul(rows_by_head(b.q), rows_by_head(k), by_rows);
   const Value dp = matmul(rows_by_head(b.dout), rows_by_head(v), by_rows);
@@ -292,7 +292,7 @@ Value bias_gradient(const BiasGradient& b) {
         const Scalar p = exp(x[0] * scale + x[1] - x[2]);
         return select(x[5], p * (x[3] - x[4]), 0.0);
       },
-      "f32");
+      DType::f32);
   return sum_to(ds, b.bias.shape());
 }
 

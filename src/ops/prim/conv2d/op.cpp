@@ -34,7 +34,7 @@ std::vector<Type> infer(const Signature& s) {
           a.products > 1 ? str(" and ", a.products - 1, " pairs of y and v") : "", " (got ",
           s.in.size(), " inputs)  at ", s.at);
   const ConvGeometry g = conv2d_geometry(s);
-  const DType out = a.dtype.empty() ? s.in[0].dtype : parse_dtype(a.dtype);
+  const DType out = a.dtype.value_or(s.in[0].dtype);
   require(is_float(s.in[0].dtype) && is_float(s.in[1].dtype) && is_float(out),
           "conv2d: takes floats  x: ", s.in[0], "  w: ", s.in[1], "  at ", s.at);
   for (const Signature& m : added_products_of(s))
@@ -49,7 +49,7 @@ std::vector<Value> vjp(const VjpCall& c) {
   const Summands e = summands_of(c.sig);
   const bool bias = e.bias.has_value();
   const std::vector<int64_t> size{x.shape()[1], x.shape()[2]}, kernel{w.shape()[1], w.shape()[2]};
-  const Value dx = conv2d_dx(dy, w, Conv2dDx{a.stride, a.pad, size, ""});
+  const Value dx = conv2d_dx(dy, w, Conv2dDx{a.stride, a.pad, size});
   const std::vector<Value> dw = conv2d_dw(x, dy, Conv2dDw{a.stride, a.pad, kernel, bias});
   std::vector<Value> out{dx, dw[0]};
   if (bias) out.push_back(dw[1]);
@@ -69,7 +69,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
 // Of one product, or with less of an epilogue.
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   Conv2d a = s.as<Conv2d>();
-  a.dtype = name_of(DType::f32);
+  a.dtype = DType::f32;
   if (is_sum_of_one_product(s)) return without_last_operand(g, s, a, in);
   return product_after_product(g, s, added_products_of(s), in);
 }
@@ -86,7 +86,7 @@ std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType 
                                    int64_t products) {
   Conv2d a = s.as<Conv2d>();
   a.epilogue = e;
-  a.dtype = result == s.in[0].dtype ? "" : name_of(result);
+  a.dtype = result == s.in[0].dtype ? ResultDType() : result;
   a.products = products;
   return a;
 }
@@ -112,10 +112,10 @@ std::vector<Example> mixed_examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   return {
       {.label = "mixed",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{1, {1, 1, 1, 1}},
        .in = {f32({2, 5, 7, 24}), {DType::f16, {9, 3, 3, 24}}, {DType::f16, {9}}}},
       {.label = "mixed_residual",
-       .attrs = Conv2d{2, {0, 1, 1, 1}, ""},
+       .attrs = Conv2d{2, {0, 1, 1, 1}},
        .in =
            {f32({2, 5, 7, 3}), {DType::bf16, {5, 3, 3, 3}}, f32({5}), {DType::bf16, {2, 2, 4, 5}}}},
   };
@@ -162,50 +162,50 @@ std::vector<Example> examples() {
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   std::vector<Example> all = {
       {.label = "same3x3",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{1, {1, 1, 1, 1}},
        .in = {f32({2, 5, 7, 3}), f32({5, 3, 3, 3}), f32({5})}},
       {.label = "down",
-       .attrs = Conv2d{2, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{2, {1, 1, 1, 1}},
        .in = {f32({2, 7, 8, 3}), f32({2, 3, 3, 3})}},
       {.label = "down_asymmetric",
-       .attrs = Conv2d{2, {0, 0, 1, 1}, ""},
+       .attrs = Conv2d{2, {0, 0, 1, 1}},
        .in = {f32({1, 6, 8, 2}), f32({3, 3, 3, 2}), f32({3})}},
       {.label = "patches", .attrs = Conv2d{2}, .in = {f32({3, 4, 6, 5}), f32({7, 2, 2, 5})}},
       {.label = "one_by_one",
        .attrs = Conv2d{},
        .in = {f32({2, 3, 5, 13}), f32({11, 1, 1, 13}), f32({11})}},
       {.label = "oblong",
-       .attrs = Conv2d{1, {2, 0, 1, 3}, "f32"},
+       .attrs = Conv2d{1, {2, 0, 1, 3}, DType::f32},
        .in = {f32({1, 5, 3, 2}), f32({3, 2, 4, 2})}},
       {.label = "blocks",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{1, {1, 1, 1, 1}},
        .in = {f32({1, 4, 4, 32}), f32({16, 3, 3, 32}), f32({16})}},
       {.label = "edges",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{1, {1, 1, 1, 1}},
        .in = {f32({2, 9, 11, 72}), f32({136, 3, 3, 72}), f32({136})}},
       {.label = "few_outputs",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{1, {1, 1, 1, 1}},
        .in = {f32({2, 9, 11, 72}), f32({4, 3, 3, 72}), f32({4})}},
       {.label = "edges_down",
-       .attrs = Conv2d{2, {0, 1, 1, 1}, ""},
+       .attrs = Conv2d{2, {0, 1, 1, 1}},
        .in = {f32({3, 11, 13, 40}), f32({72, 3, 3, 40}), f32({72})}},
       {.label = "residual",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{1, {1, 1, 1, 1}},
        .in = {f32({2, 5, 7, 3}), f32({5, 3, 3, 3}), f32({5}), f32({2, 5, 7, 5})}},
       {.label = "row_for_each_image",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{1, {1, 1, 1, 1}},
        .in = {f32({3, 4, 5, 16}), f32({24, 3, 3, 16}), f32({24}), f32({3, 1, 1, 24})}},
       {.label = "row_for_each_tile",  // all rows of a tile of a kernel in one image
-       .attrs = Conv2d{1, {0, 0, 0, 0}, ""},
+       .attrs = Conv2d{1, {0, 0, 0, 0}},
        .in = {f32({3, 16, 16, 8}), f32({40, 1, 1, 8}), f32({40}), f32({3, 1, 1, 40})}},
       {.label = "edges_residual",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, "f32"},
+       .attrs = Conv2d{1, {1, 1, 1, 1}, DType::f32},
        .in = {f32({2, 9, 11, 72}), f32({136, 3, 3, 72}), f32({136}), f32({2, 9, 11, 136})}},
       {.label = "empty",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{1, {1, 1, 1, 1}},
        .in = {f32({0, 4, 4, 3}), f32({5, 3, 3, 3}), f32({5})}},
       {.label = "unet32",
-       .attrs = Conv2d{1, {1, 1, 1, 1}, ""},
+       .attrs = Conv2d{1, {1, 1, 1, 1}},
        .in = {f32({16, 32, 32, 128}), f32({128, 3, 3, 128}), f32({128})},
        .bench = true},
   };

@@ -1,11 +1,11 @@
 // conv2d: convolution of NHWC images (cross-correlation, as in every network).
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "ir/epilogue.h"
 #include "ir/op.h"
+#include "ir/result_dtypes.h"
 #include "ops/prim/conv2d/geometry.h"
 
 namespace ebb::ops {
@@ -17,13 +17,13 @@ namespace ebb::ops {
 struct Conv2d {
   int64_t stride = 1;
   std::vector<int64_t> pad = {0, 0, 0, 0};  // top, left, bottom, right
-  std::string dtype;                        // of the result; "": as x
+  ResultDType dtype = {};                   // none: as x
   int64_t products = 1;                     // with the pairs of y and v
   Epilogue epilogue = {};
   void fields(auto&& f) {
     f("stride", stride);
     f("pad", pad);
-    f("dtype", dtype);
+    f("dtype", static_cast<TextValue&>(dtype));
     f("products", products);
     f("epilogue", static_cast<TextValue&>(epilogue));
   }

@@ -41,7 +41,8 @@ Value summed_weights(Value w, int64_t up) {
 int64_t repeats_of(const Signature& s) {
   if (s.op != &def::resample()) return 1;
   const auto& a = s.as<Resample>();
-  const bool even = a.kind == "nearest" && a.down == 1 && a.size.empty() && !a.transposed;
+  const bool even =
+      a.kind == ResampleKind::nearest && a.down == 1 && a.size.empty() && !a.transposed;
   return even ? a.up : 1;
 }
 

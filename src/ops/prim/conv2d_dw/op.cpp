@@ -37,8 +37,8 @@ std::vector<Value> vjp(const VjpCall& c) {
   const Value g =
       c.dout[0] ? cast(c.dout[0], x.dtype()) : constant(c.graph, 0, c.out[0].shape(), x.dtype());
   const std::vector<int64_t> size{x.shape()[1], x.shape()[2]};
-  return {conv2d_dx(dy, g, Conv2dDx{a.stride, a.pad, size, ""}),
-          conv2d(x, g, gb, Conv2d{a.stride, a.pad, ""})};
+  return {conv2d_dx(dy, g, Conv2dDx{a.stride, a.pad, size}),
+          conv2d(x, g, gb, Conv2d{a.stride, a.pad})};
 }
 
 void reference(const Signature& s, std::span<const RefArray> in, std::span<RefArray> out) {

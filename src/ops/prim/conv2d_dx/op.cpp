@@ -25,7 +25,7 @@ std::vector<Type> infer(const Signature& s) {
   const ConvGeometry g = conv2d_dx_geometry(s);
   require(s.in[0].shape == g.y(), "conv2d_dx: dy must be ", g.y(), " for images ", g.x(),
           "  dy: ", s.in[0], "  w: ", s.in[1], "  at ", s.at);
-  const DType out = a.dtype.empty() ? s.in[0].dtype : parse_dtype(a.dtype);
+  const DType out = a.dtype.value_or(s.in[0].dtype);
   require(is_float(s.in[0].dtype) && is_float(s.in[1].dtype) && is_float(out),
           "conv2d_dx: takes floats  dy: ", s.in[0], "  w: ", s.in[1], "  at ", s.at);
   return epilogue_results(s, g.x(), out);
@@ -37,7 +37,7 @@ std::vector<Value> vjp(const VjpCall& c) {
   const Value dy = c.in[0], w = c.in[1], g = cast(c.dout[0], dy.dtype());
   const std::vector<int64_t> kernel{w.shape()[1], w.shape()[2]};
   const Value dw = conv2d_dw(g, dy, Conv2dDw{a.stride, a.pad, kernel, false})[0];
-  std::vector<Value> out{conv2d(g, w, {}, Conv2d{a.stride, a.pad, ""}), dw};
+  std::vector<Value> out{conv2d(g, w, {}, Conv2d{a.stride, a.pad}), dw};
   const Summands e = summands_of(c.sig);
   if (e.bias) out.push_back(residual_gradient(c.in[*e.bias], c.dout[0]));
   if (e.residual) out.push_back(residual_gradient(c.in[*e.residual], c.dout[0]));
@@ -54,7 +54,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
 
 std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value> in) {
   Conv2dDx a = s.as<Conv2dDx>();
-  a.dtype = name_of(DType::f32);
+  a.dtype = DType::f32;
   return without_last_operand(g, s, a, in);
 }
 
@@ -71,7 +71,7 @@ std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType 
                                    int64_t products) {
   if (!e.is_sum() || products > 1) return {};
   Conv2dDx a = s.as<Conv2dDx>();
-  a.dtype = result == s.in[0].dtype ? "" : name_of(result);
+  a.dtype = result == s.in[0].dtype ? ResultDType() : result;
   return a;
 }
 
@@ -83,58 +83,58 @@ std::vector<Example> examples() {
   const std::vector<int64_t> same{1, 1, 1, 1};
   return {
       {.label = "same3x3",
-       .attrs = Conv2dDx{1, same, {5, 7}, ""},
+       .attrs = Conv2dDx{1, same, {5, 7}},
        .in = {f32({2, 5, 7, 5}), f32({5, 3, 3, 3})}},
       {.label = "down",
-       .attrs = Conv2dDx{2, same, {7, 8}, ""},
+       .attrs = Conv2dDx{2, same, {7, 8}},
        .in = {f32({2, 4, 4, 2}), f32({2, 3, 3, 3})}},
       {.label = "down_asymmetric",
-       .attrs = Conv2dDx{2, {0, 0, 1, 1}, {6, 8}, ""},
+       .attrs = Conv2dDx{2, {0, 0, 1, 1}, {6, 8}},
        .in = {f32({1, 3, 4, 3}), f32({3, 3, 3, 2})}},
       {.label = "up",
-       .attrs = Conv2dDx{2, {0, 0, 0, 0}, {6, 10}, "f32"},
+       .attrs = Conv2dDx{2, {0, 0, 0, 0}, {6, 10}, DType::f32},
        .in = {f32({2, 3, 5, 7}), f32({7, 2, 2, 3})}},
       {.label = "one_by_one",
-       .attrs = Conv2dDx{1, {0, 0, 0, 0}, {3, 5}, ""},
+       .attrs = Conv2dDx{1, {0, 0, 0, 0}, {3, 5}},
        .in = {f32({2, 3, 5, 13}), f32({13, 1, 1, 11})}},
       {.label = "blocks",
-       .attrs = Conv2dDx{1, same, {4, 4}, ""},
+       .attrs = Conv2dDx{1, same, {4, 4}},
        .in = {f32({1, 4, 4, 16}), f32({16, 3, 3, 32})}},
       {.label = "edges",
-       .attrs = Conv2dDx{1, {1, 0, 1, 2}, {9, 11}, ""},
+       .attrs = Conv2dDx{1, {1, 0, 1, 2}, {9, 11}},
        .in = {f32({2, 9, 11, 72}), f32({72, 3, 3, 136})}},
       {.label = "edges_down",
-       .attrs = Conv2dDx{2, same, {17, 19}, ""},
+       .attrs = Conv2dDx{2, same, {17, 19}},
        .in = {f32({1, 9, 10, 40}), f32({40, 3, 3, 72})}},
       {.label = "sum",
-       .attrs = Conv2dDx{1, same, {5, 7}, ""},
+       .attrs = Conv2dDx{1, same, {5, 7}},
        .in = {f32({2, 5, 7, 5}), f32({5, 3, 3, 3}), f32({2, 5, 7, 3})}},
       {.label = "sum_down",
-       .attrs = Conv2dDx{2, same, {7, 8}, "f32"},
+       .attrs = Conv2dDx{2, same, {7, 8}, DType::f32},
        .in = {f32({2, 4, 4, 2}), f32({2, 3, 3, 3}), f32({2, 7, 8, 3})}},
       {.label = "sum_edges",
-       .attrs = Conv2dDx{1, {1, 0, 1, 2}, {9, 11}, ""},
+       .attrs = Conv2dDx{1, {1, 0, 1, 2}, {9, 11}},
        .in = {f32({2, 9, 11, 72}), f32({72, 3, 3, 136}), f32({2, 9, 11, 136})}},
       {.label = "bias_up",
-       .attrs = Conv2dDx{2, same, {6, 10}, ""},
+       .attrs = Conv2dDx{2, same, {6, 10}},
        .in = {f32({2, 3, 5, 7}), f32({7, 4, 4, 3}), f32({3})}},
       {.label = "edges_up",  // several tiles of a kernel in each phase, with remainders
-       .attrs = Conv2dDx{2, same, {22, 34}, ""},
+       .attrs = Conv2dDx{2, same, {22, 34}},
        .in = {f32({2, 11, 17, 72}), f32({72, 4, 4, 72}), f32({72})}},
       {.label = "edges_up_asymmetric",
-       .attrs = Conv2dDx{2, {2, 0, 0, 4}, {18, 30}, "f32"},
+       .attrs = Conv2dDx{2, {2, 0, 0, 4}, {18, 30}, DType::f32},
        .in = {f32({3, 10, 16, 136}), f32({136, 2, 4, 72})}},
       {.label = "up_three",
-       .attrs = Conv2dDx{3, {1, 2, 1, 0}, {12, 15}, ""},
+       .attrs = Conv2dDx{3, {1, 2, 1, 0}, {12, 15}},
        .in = {f32({2, 4, 5, 16}), f32({16, 3, 3, 24}), f32({24})}},
       {.label = "few_out",
-       .attrs = Conv2dDx{1, {1, 0, 0, 1}, {8, 6}, "f32"},
+       .attrs = Conv2dDx{1, {1, 0, 0, 1}, {8, 6}, DType::f32},
        .in = {f32({2, 7, 5, 4}), f32({4, 3, 3, 16}), f32({2, 8, 6, 16})}},
       {.label = "empty",
-       .attrs = Conv2dDx{1, same, {4, 4}, ""},
+       .attrs = Conv2dDx{1, same, {4, 4}},
        .in = {f32({0, 4, 4, 5}), f32({5, 3, 3, 3})}},
       {.label = "unet32",
-       .attrs = Conv2dDx{1, same, {32, 32}, ""},
+       .attrs = Conv2dDx{1, same, {32, 32}},
        .in = {f32({16, 32, 32, 128}), f32({128, 3, 3, 128})},
        .bench = true},
   };
@@ -176,10 +176,10 @@ Value conv_transpose2d(Value x, Value w, Value bias, const ConvTranspose2d& a) {
     const auto i = static_cast<size_t>(d - 1);
     return (x.shape()[d] - 1) * a.stride - a.pad[i] - a.pad[i + 2] + w.shape()[d] + a.extra;
   };
-  const Value y = conv2d_dx(x, w, Conv2dDx{a.stride, a.pad, {size(1), size(2)}, ""});
+  const Value y = conv2d_dx(x, w, Conv2dDx{a.stride, a.pad, {size(1), size(2)}});
   if (!bias) return y;
   return map(
-      {y, bias}, [](auto v) { return v[0] + v[1]; }, std::string(name_of(x.dtype())));
+      {y, bias}, [](auto v) { return v[0] + v[1]; }, x.dtype());
 }
 
 }  // namespace ebb::ops

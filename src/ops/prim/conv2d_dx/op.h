@@ -1,10 +1,10 @@
 // conv2d_dx: the gradient of conv2d with respect to its images; also the transposed convolution.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "ir/op.h"
+#include "ir/result_dtypes.h"
 #include "ops/prim/conv2d/geometry.h"
 
 namespace ebb::ops {
@@ -15,12 +15,12 @@ struct Conv2dDx {
   int64_t stride = 1;
   std::vector<int64_t> pad = {0, 0, 0, 0};  // of the forward convolution
   std::vector<int64_t> size = {1, 1};       // {H, W}
-  std::string dtype;                        // of dx; "": as dy
+  ResultDType dtype = {};                   // of dx; none: as dy
   void fields(auto&& f) {
     f("stride", stride);
     f("pad", pad);
     f("size", size);
-    f("dtype", dtype);
+    f("dtype", static_cast<TextValue&>(dtype));
   }
 };
 

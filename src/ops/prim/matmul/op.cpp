@@ -27,7 +27,7 @@ std::vector<Signature> added_products_of_matmul(const Signature& s) {
   Matmul one = s.as<Matmul>();
   one.products = 1;
   one.epilogue = {};
-  one.dtype = "";
+  one.dtype = {};
   std::vector<Signature> all;
   for (size_t k = 2; k < 2 * static_cast<size_t>(s.as<Matmul>().products); k += 2) {
     Signature m{s.op, one, {s.in[k], s.in[k + 1]}, {}, s.at};
@@ -80,7 +80,7 @@ std::vector<Type> infer(const Signature& s) {
           bk, ")", operands);
   require(z.repeat_a || z.repeat_b || z.lead == b.shape.slice(0, b.shape.rank() - 2),
           "matmul: leading dims must be equal, or a or b of rank 2", operands);
-  Type out{attrs.dtype.empty() ? a.dtype : parse_dtype(attrs.dtype), z.lead};
+  Type out{attrs.dtype.value_or(a.dtype), z.lead};
   require(is_float(out.dtype), "matmul: dtype must be a float (", out.dtype, ")", operands);
   out.shape.push_back(z.m);
   out.shape.push_back(z.n);
@@ -105,7 +105,7 @@ std::vector<Value> products(Value a, Value b, const Matmul& attrs) {
 
 // The GEMM in `dtype`. Operands that differ in dtype follow `x`.
 Value product(Value x, Value y, Matmul attrs, DType dtype) {
-  attrs.dtype = name_of(dtype);
+  attrs.dtype = dtype;
   return matmul(x, cast(y, x.dtype()), attrs);
 }
 
@@ -116,7 +116,7 @@ Value with_row_sums(const VjpCall& c, Value da) {
   const int64_t m = ds.shape()[0];
   const Value rows = reshape(ds, c.sig.as<Matmul>().trans_a ? Shape{1, m} : Shape{m, 1});
   return map(
-      {da, rows}, [](auto v) { return v[0] + v[1]; }, std::string(name_of(da.dtype())));
+      {da, rows}, [](auto v) { return v[0] + v[1]; }, da.dtype());
 }
 
 // dc as a matrix for a shared matrix b, when the batch of a can be folded into its rows.
@@ -147,7 +147,7 @@ std::vector<Value> gradient_b(const VjpCall& c, Value dc, bool row_sums) {
   const DType dtype = b.shape().rank() == 2 ? DType::f32 : b.dtype();
   Matmul attrs{.trans_a = t.trans_b || !t.trans_a,
                .trans_b = t.trans_b && t.trans_a,
-               .dtype = std::string(name_of(dtype)),
+               .dtype = dtype,
                .row_sums = row_sums};
   std::vector<Value> db = t.trans_b ? products(dc, cast(a, dc.dtype()), attrs)
                                     : products(a, cast(dc, a.dtype()), attrs);
@@ -211,7 +211,7 @@ std::vector<Value> decompose(Graph& g, const Signature& s, std::span<const Value
     return g.add(*s.op, a, wide);
   }
   if (!a.row_sums) {
-    a.dtype = name_of(DType::f32);
+    a.dtype = DType::f32;
     if (is_sum_of_one_product(s)) return without_last_operand(g, s, a, in);
     return product_after_product(g, s, added_products_of_matmul(s), in);
   }
@@ -237,7 +237,7 @@ std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType 
   if (products > 1 && !is_layer(s)) return {};
   a.products = products;
   a.epilogue = e;
-  a.dtype = result == s.in[0].dtype ? "" : name_of(result);
+  a.dtype = result == s.in[0].dtype ? ResultDType() : result;
   return a;
 }
 

@@ -1,10 +1,9 @@
 // matmul: c = a b on the last two dims, batched, and an epilogue; perhaps with the sums of a.
 #pragma once
 
-#include <string>
-
 #include "ir/epilogue.h"
 #include "ir/op.h"
+#include "ir/result_dtypes.h"
 
 namespace ebb::ops {
 
@@ -13,9 +12,9 @@ namespace ebb::ops {
 // or a is f32 and b, a weight as its file has it, narrower; operands may have others. Behind a and
 // b pairs stored as they are, with a K of their own, whose products are added to theirs.
 struct Matmul {
-  bool trans_a = false;  // a is stored [..., K, M]
-  bool trans_b = false;  // b is stored [..., N, K]
-  std::string dtype;     // of the result; "": as a
+  bool trans_a = false;    // a is stored [..., K, M]
+  bool trans_b = false;    // b is stored [..., N, K]
+  ResultDType dtype = {};  // none: as a
   // A last result, f32 [M]: the sums of a over K. With a = dy [K, M] stored, c is the gradient of
   // weights and this that of a bias. Of two matrices.
   bool row_sums = false;
@@ -24,7 +23,7 @@ struct Matmul {
   void fields(auto&& f) {
     f("trans_a", trans_a);
     f("trans_b", trans_b);
-    f("dtype", dtype);
+    f("dtype", static_cast<TextValue&>(dtype));
     f("row_sums", row_sums);
     f("products", products);
     f("epilogue", static_cast<TextValue&>(epilogue));

@@ -37,8 +37,7 @@ Value normalize(std::span<const Value> in, const Moments& over, double eps) {
   const Scalar scale = args.size() > 3 ? v[2] * v[3] : v[2];
   const Scalar shift = args.size() > 4 ? v[4] : Scalar(0.0);
   const Scalar result[] = {(v[0] - v[1]) * scale + shift};
-  const Pointwise attrs{
-      Expr(static_cast<int64_t>(args.size()), result), {}, std::string(name_of(x.dtype()))};
+  const Pointwise attrs{Expr(static_cast<int64_t>(args.size()), result), {}, x.dtype()};
   return pointwise(*x.graph, attrs, args)[0];
 }
 

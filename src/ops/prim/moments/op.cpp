@@ -33,7 +33,7 @@ std::vector<Value> vjp(const VjpCall& c) {
   const Value x = c.in[0];
   const double inv = 1.0 / static_cast<double>(count(x.shape(), a));
   const auto wide = [&](Value v) { return expand_groups(v, x.shape()[-1]); };
-  const std::string dtype(name_of(x.dtype()));
+  const DType dtype = x.dtype();
   if (!c.dout[1]) {
     const Value dm = map({c.dout[0]}, [&](auto v) { return v[0] * inv; });
     return {broadcast_to(cast(wide(dm), x.dtype()), x.shape())};

@@ -1,32 +1,9 @@
 #include "ops/prim/pointwise/op.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "ir/loop_form.h"
 
 namespace ebb::ops {
-
-std::vector<DType> output_dtypes(std::string_view dtypes, size_t outputs, DType usual) {
-  std::vector<DType> out;
-  std::string_view rest = dtypes;
-  while (!rest.empty()) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    out.push_back(parse_dtype(rest.substr(0, comma)));
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
-  if (out.empty()) out.push_back(usual);
-  if (out.size() == 1) out.resize(outputs, out[0]);
-  require(out.size() == outputs, "expression: dtypes (", dtypes, ") must be one, or one a result (",
-          outputs, ")");
-  return out;
-}
-
-std::string text_of(std::span<const DType> dtypes) {
-  std::string out;
-  for (const DType d : dtypes) out += str(out.empty() ? "" : ",", d);
-  return out;
-}
 
 namespace {
 
@@ -41,8 +18,7 @@ std::vector<Type> infer(const Signature& s) {
     shape = broadcast(shape, infer_pointwise(s)[0].shape, "pointwise");
   }
   std::vector<Type> out;
-  for (const DType d : output_dtypes(a.dtypes, a.expr.results().size(), widest))
-    out.push_back({d, shape});
+  for (const DType d : a.dtypes.of(a.expr.results().size(), widest)) out.push_back({d, shape});
   return out;
 }
 
@@ -105,7 +81,7 @@ Expr other_functions() {
 }
 
 std::vector<Example> examples() {
-  const Pointwise p{example_expr(), {}, ""};
+  const Pointwise p{example_expr()};
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   return {
       {.label = "same_shape", .attrs = p, .in = {f32({3, 5, 7}), f32({3, 5, 7})}},
@@ -115,7 +91,7 @@ std::vector<Example> examples() {
       {.label = "coefficients", .attrs = p, .in = {f32({2, 6, 5, 24}), f32({2, 1, 1, 24})}},
       {.label = "group_coefficients", .attrs = p, .in = {f32({2, 9, 4, 6}), f32({2, 1, 4, 1})}},
       {.label = "other_functions",
-       .attrs = Pointwise{other_functions(), {}, ""},
+       .attrs = Pointwise{other_functions()},
        .in = {f32({5, 67}), f32({5, 67})}},
       {.label = "empty", .attrs = p, .in = {f32({0, 3}), f32({3})}},
       {.label = "large", .attrs = p, .in = {f32({64, 64, 64, 64}), f32({64})}, .bench = true},
@@ -142,19 +118,18 @@ std::vector<Value> pointwise(Graph& g, const Pointwise& attrs, std::span<const V
 }
 
 Value map(std::initializer_list<Value> in, const std::function<Scalar(std::span<const Scalar>)>& f,
-          std::string dtype) {
+          const ResultDTypes& dtype) {
   std::vector<Scalar> x;
   for (size_t i = 0; i < in.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
   const Scalar result[] = {f(x)};
-  return pointwise(*in.begin()->graph,
-                   {Expr(static_cast<int64_t>(in.size()), result), {}, std::move(dtype)},
+  return pointwise(*in.begin()->graph, {Expr(static_cast<int64_t>(in.size()), result), {}, dtype},
                    std::span<const Value>(in.begin(), in.size()))[0];
 }
 
 Value cast(Value x, DType dtype) {
   if (x.dtype() == dtype) return x;
   return map(
-      {x}, [](auto v) { return v[0]; }, std::string(name_of(dtype)));
+      {x}, [](auto v) { return v[0]; }, dtype);
 }
 
 Value broadcast_to(Value x, const Shape& shape) {
@@ -163,13 +138,12 @@ Value broadcast_to(Value x, const Shape& shape) {
           shape);
   const Scalar result[] = {Scalar::input(0)};
   const Value in[] = {x};
-  return pointwise(*x.graph, {Expr(1, result), shape.sizes(), std::string(name_of(x.dtype()))},
-                   in)[0];
+  return pointwise(*x.graph, {Expr(1, result), shape.sizes(), x.dtype()}, in)[0];
 }
 
 Value constant(Graph& g, double value, const Shape& shape, DType dtype) {
   const Scalar result[] = {value};
-  return pointwise(g, {Expr(0, result), shape.sizes(), std::string(name_of(dtype))}, {})[0];
+  return pointwise(g, {Expr(0, result), shape.sizes(), dtype}, {})[0];
 }
 
 }  // namespace ebb::ops

@@ -2,22 +2,21 @@
 #pragma once
 
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "ir/op.h"
+#include "ir/result_dtypes.h"
 
 namespace ebb::ops {
 
 struct Pointwise {
   Expr expr;                   // one input a tensor, one result an output
   std::vector<int64_t> shape;  // takes part in the broadcast; [] adds nothing
-  std::string dtypes;  // of the outputs, "f32" for all or "f32,bf16,..."; "": the widest input
+  ResultDTypes dtypes = {};    // none: the widest input
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("shape", shape);
-    f("dtypes", dtypes);
+    f("dtypes", static_cast<TextValue&>(dtypes));
   }
 };
 
@@ -35,15 +34,11 @@ std::vector<Value> pointwise(Graph& g, const Pointwise& attrs, std::span<const V
 // One result from an expression: map({a, b}, [](auto x) { return x[0] * x[1]; }).
 using Expression = std::vector<Scalar> (*)(std::span<const Scalar>);
 Value map(std::initializer_list<Value> in, const std::function<Scalar(std::span<const Scalar>)>& f,
-          std::string dtype = "");
+          const ResultDTypes& dtype = {});
 
 Value cast(Value x, DType dtype);  // x itself if it has the dtype
 Value broadcast_to(Value x,
                    const Shape& shape);  // a copy with repeats; x itself if it has the shape
 Value constant(Graph& g, double value, const Shape& shape, DType dtype = DType::f32);
-
-// "f32,bf16" as the dtypes of so many outputs; one stands for all, and "" for the usual one.
-std::vector<DType> output_dtypes(std::string_view dtypes, size_t outputs, DType usual);
-std::string text_of(std::span<const DType> dtypes);  // "f32,bf16"
 
 }  // namespace ebb::ops

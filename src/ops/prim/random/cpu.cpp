@@ -12,7 +12,7 @@ constexpr int64_t chunk = 4096;  // elements a thread draws at a time; a multipl
 Program prepare(const Signature& s, const Tune&, Device&) {
   const auto& a = s.as<Random>();
   const int64_t images = s.in[1].shape[0], size = Shape(a.shape).numel();
-  const auto fill = a.dist == "normal" ? fill_normal : fill_uniform;
+  const auto fill = a.dist == Distribution::normal ? fill_normal : fill_uniform;
   const uint32_t use = random_use(a.use);
   return {.run = [=](const Call& c) {
     const auto* image = static_cast<const uint64_t*>(c.in[1]);

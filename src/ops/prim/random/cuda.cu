@@ -64,7 +64,8 @@ Program prepare(const Signature& s, const Tune&, Device& device) {
                  .blocks = (size + 3) / 4,
                  .use = random_use(a.use),
                  .whole = size % 4 == 0 && s.aligned};
-  const auto kernel = a.dist == "normal" ? random_philox<true> : random_philox<false>;
+  const auto kernel =
+      a.dist == ops::Distribution::normal ? random_philox<true> : random_philox<false>;
   return {.run = [p, kernel, &device](const Call& c) {
     Params now = p;
     now.seed = static_cast<const uint64_t*>(c.in[0]);

@@ -8,8 +8,6 @@ namespace {
 
 std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<Random>();
-  require(a.dist == "normal" || a.dist == "uniform",
-          "random: dist must be normal or uniform (got '", a.dist, "')  at ", s.at);
   require(s.in.size() == 3 && s.in[0] == Type{DType::i64, {}} && s.in[2] == Type{DType::i64, {}} &&
               s.in[1].dtype == DType::i64 && s.in[1].shape.rank() == 1,
           "random: needs seed i64[], image i64[N] and step i64[]  at ", s.at);
@@ -27,35 +25,30 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   for (const double image : in[1].v) {
     const RandomKey key{word(in[0].v[0]), word(image), static_cast<uint32_t>(word(in[2].v[0])),
                         random_use(a.use)};
-    a.dist == "normal" ? fill_normal(key, 0, numbers) : fill_uniform(key, 0, numbers);
+    a.dist == Distribution::normal ? fill_normal(key, 0, numbers) : fill_uniform(key, 0, numbers);
     to = std::copy(numbers.begin(), numbers.end(), to);
   }
 }
 
 std::vector<Example> examples() {
+  using enum Distribution;
   const auto keys = [](int64_t n) {
     return std::vector<Type>{{DType::i64, {}}, {DType::i64, {n}}, {DType::i64, {}}};
   };
   return {
       {.label = "normal",
-       .attrs = Random{"normal", "noise", {5, 3}},
+       .attrs = Random{normal, "noise", {5, 3}},
        .in = keys(3),
        .integers = 1000},
       {.label = "uniform",
-       .attrs = Random{"uniform", "dropout.1", {7, 11, 13}},
+       .attrs = Random{uniform, "dropout.1", {7, 11, 13}},
        .in = keys(2),
        .integers = 1000},
-      {.label = "many",
-       .attrs = Random{"normal", "noise", {5003}},
-       .in = keys(2),
-       .integers = 1000},
-      {.label = "one_each",
-       .attrs = Random{"normal", "sigma", {}},
-       .in = keys(5),
-       .integers = 1000},
-      {.label = "empty", .attrs = Random{"normal", "noise", {3}}, .in = keys(0), .integers = 1000},
+      {.label = "many", .attrs = Random{normal, "noise", {5003}}, .in = keys(2), .integers = 1000},
+      {.label = "one_each", .attrs = Random{normal, "sigma", {}}, .in = keys(5), .integers = 1000},
+      {.label = "empty", .attrs = Random{normal, "noise", {3}}, .in = keys(0), .integers = 1000},
       {.label = "images",
-       .attrs = Random{"normal", "noise", {64, 64, 3}},
+       .attrs = Random{normal, "noise", {64, 64, 3}},
        .in = keys(64),
        .bench = true,
        .integers = 1000},
@@ -80,11 +73,11 @@ const OpDef& def::random() {
 }
 
 Value random_normal(const RandomKeys& key, const Shape& shape, std::string use) {
-  return draw(key, {"normal", std::move(use), shape.sizes()});
+  return draw(key, {Distribution::normal, std::move(use), shape.sizes()});
 }
 
 Value random_uniform(const RandomKeys& key, const Shape& shape, std::string use) {
-  return draw(key, {"uniform", std::move(use), shape.sizes()});
+  return draw(key, {Distribution::uniform, std::move(use), shape.sizes()});
 }
 
 }  // namespace ebb::ops

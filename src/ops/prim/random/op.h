@@ -3,18 +3,24 @@
 
 #include <string>
 
+#include "base/one_of.h"
 #include "ir/op.h"
 
 namespace ebb::ops {
 
+enum class Distribution : uint8_t { normal, uniform };  // standard normal; in (0, 1)
+constexpr ValueNames<2> value_names(Distribution) {
+  return {"random: dist", {"normal", "uniform"}};
+}
+
 // Inputs: seed i64[], image i64[N], step i64[]. Output: f32 [N, shape...]; element e of image n is
 // element e of the stream RandomKey{seed, image[n], step, random_use(use)}.
 struct Random {
-  std::string dist = "normal";  // normal: standard normal; uniform: in (0, 1)
-  std::string use;              // what it is for; equal uses draw equal numbers
-  std::vector<int64_t> shape;   // of one image
+  OneOf<Distribution> dist = Distribution::normal;
+  std::string use;             // what it is for; equal uses draw equal numbers
+  std::vector<int64_t> shape;  // of one image
   void fields(auto&& f) {
-    f("dist", dist);
+    f("dist", static_cast<TextValue&>(dist));
     f("use", use);
     f("shape", shape);
   }

@@ -10,7 +10,7 @@ Program prepare(const Signature& s, const Tune&, Device&) {
   Shape shape(a.shape);
   for (const Type& t : s.in) shape = broadcast(shape, t.shape, "reduce");
   const ebb::cpu::ReducePass pass(a.expr, shape, s.in,
-                                  {a.dims, a.kind == "max", a.scale, result_dtypes(a)});
+                                  {a.dims, a.kind == ReduceKind::max, a.scale, result_dtypes(a)});
   return {pass.workspace(), [pass](const Call& c) { pass.run(c.in, c.out, c.workspace); }};
 }
 

@@ -13,9 +13,10 @@ Shape iteration_shape(const Signature& s) {
 
 Program prepare(const Signature& s, const Tune&, Device& device) {
   const auto& a = s.as<Reduce>();
-  const ebb::cuda::ReducePass pass(a.expr, iteration_shape(s), s.in,
-                                   {a.dims, a.kind == "max", a.scale, !s.aligned, result_dtypes(a)},
-                                   ebb::cuda::of(device));
+  const ebb::cuda::ReducePass pass(
+      a.expr, iteration_shape(s), s.in,
+      {a.dims, a.kind == ReduceKind::max, a.scale, !s.aligned, result_dtypes(a)},
+      ebb::cuda::of(device));
   return {pass.workspace(), [pass](const Call& c) { pass.run(c.in, c.out, c.workspace); }};
 }
 

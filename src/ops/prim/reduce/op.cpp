@@ -21,8 +21,6 @@ std::vector<Type> infer(const Signature& s) {
   const auto& a = s.as<Reduce>();
   require(a.expr.inputs() == static_cast<int64_t>(s.in.size()), "reduce: the expression takes ",
           a.expr.inputs(), " inputs (got ", s.in.size(), ")  at ", s.at);
-  require(a.kind == "sum" || a.kind == "max", "reduce: kind must be sum or max (got '", a.kind,
-          "')  at ", s.at);
   Shape shape = iteration_shape(s);
   for (const int64_t d : a.dims) {
     require(0 <= d && d < shape.rank(), "reduce: dim ", d, " is out of range (rank ", shape.rank(),
@@ -41,7 +39,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
   for (const RefArray& x : in) strides.push_back(broadcast_strides(x.shape, shape));
   const auto to = broadcast_strides(out[0].shape, shape);
   const auto own = shape.strides();
-  const bool sum = a.kind == "sum";
+  const bool sum = a.kind == ReduceKind::sum;
   for (RefArray& y : out) std::fill(y.v.begin(), y.v.end(), sum ? 0.0 : -INFINITY);
   std::vector<double> x(in.size()), y(out.size());
   for (int64_t i = 0; i < shape.numel(); ++i) {
@@ -64,7 +62,7 @@ void reference(const Signature& s, std::span<const RefArray> in, std::span<RefAr
 
 std::vector<Value> vjp(const VjpCall& c) {
   const auto& a = c.sig.as<Reduce>();
-  require(a.kind == "sum", "reduce: a maximum has no gradient here  at ", c.sig.at);
+  require(a.kind == ReduceKind::sum, "reduce: a maximum has no gradient here  at ", c.sig.at);
   const size_t n = c.in.size();
   std::vector<Value> in(c.in.begin(), c.in.end());
   std::vector<Scalar> x, weights;
@@ -79,11 +77,10 @@ std::vector<Value> vjp(const VjpCall& c) {
   for (size_t i = 0; i < n; ++i) {
     if (dx[i].is_constant(0)) continue;
     const Scalar result[] = {dx[i]};
-    const Value full =
-        pointwise(c.graph,
-                  {Expr(static_cast<int64_t>(in.size()), result), iteration_shape(c.sig).sizes(),
-                   std::string(name_of(c.in[i].dtype()))},
-                  in)[0];
+    const Value full = pointwise(c.graph,
+                                 {Expr(static_cast<int64_t>(in.size()), result),
+                                  iteration_shape(c.sig).sizes(), c.in[i].dtype()},
+                                 in)[0];
     out[i] = cast(sum_to(full, c.in[i].shape()), c.in[i].dtype());
   }
   return out;
@@ -97,7 +94,7 @@ std::optional<LoopForm> loop(const Signature& s) {
   return LoopForm{
       .space = space,
       .dims = a.dims,
-      .maximum = a.kind == "max",
+      .maximum = a.kind == ReduceKind::max,
       .scale = a.scale,
       .starts = true,
       .only_reduces = true,
@@ -117,34 +114,35 @@ Cost cost(const Signature& s) {
 }
 
 std::vector<Example> examples() {
+  using enum ReduceKind;
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   const Scalar x = Scalar::input(0), y = Scalar::input(1);
   const Scalar one[] = {x}, two[] = {x * y, exp(x)};
   const Expr id(1, one), pair(2, two);
   return {
-      {.label = "all", .attrs = Reduce{id, {0, 1}, "sum"}, .in = {f32({37, 53})}},
-      {.label = "rows", .attrs = Reduce{id, {1}, "sum", 0.5}, .in = {f32({37, 53})}},
-      {.label = "columns", .attrs = Reduce{id, {0}, "sum"}, .in = {f32({537, 53})}},
-      {.label = "long_row", .attrs = Reduce{id, {1}, "sum"}, .in = {f32({1, 30000})}},
-      {.label = "long_columns", .attrs = Reduce{id, {0}, "sum"}, .in = {f32({1100, 24})}},
-      {.label = "row_maximum", .attrs = Reduce{id, {2}, "max"}, .in = {f32({3, 7, 29})}},
-      {.label = "groups", .attrs = Reduce{id, {1, 3}, "sum"}, .in = {f32({2, 35, 8, 3})}},
+      {.label = "all", .attrs = Reduce{id, {0, 1}, sum}, .in = {f32({37, 53})}},
+      {.label = "rows", .attrs = Reduce{id, {1}, sum, 0.5}, .in = {f32({37, 53})}},
+      {.label = "columns", .attrs = Reduce{id, {0}, sum}, .in = {f32({537, 53})}},
+      {.label = "long_row", .attrs = Reduce{id, {1}, sum}, .in = {f32({1, 30000})}},
+      {.label = "long_columns", .attrs = Reduce{id, {0}, sum}, .in = {f32({1100, 24})}},
+      {.label = "row_maximum", .attrs = Reduce{id, {2}, max}, .in = {f32({3, 7, 29})}},
+      {.label = "groups", .attrs = Reduce{id, {1, 3}, sum}, .in = {f32({2, 35, 8, 3})}},
       {.label = "pair",
-       .attrs = Reduce{pair, {1, 2}, "sum"},
+       .attrs = Reduce{pair, {1, 2}, sum},
        .in = {f32({2, 5, 7, 13}), f32({2, 1, 1, 13})}},
       {.label = "narrow_columns",
-       .attrs = Reduce{pair, {0}, "sum", 1, {}, {"bf16,f32"}},
+       .attrs = Reduce{pair, {0}, sum, 1, {}, {{DType::bf16, DType::f32}}},
        .in = {f32({41, 24}), f32({41, 24})}},
       {.label = "narrow_long_columns",
-       .attrs = Reduce{id, {0}, "sum", 0.5, {}, {"f16"}},
+       .attrs = Reduce{id, {0}, sum, 0.5, {}, {DType::f16}},
        .in = {f32({1100, 24})}},
       {.label = "narrow_rows",
-       .attrs = Reduce{id, {2}, "max", 1, {}, {"bf16"}},
+       .attrs = Reduce{id, {2}, max, 1, {}, {DType::bf16}},
        .in = {f32({3, 7, 29})}},
-      {.label = "empty_rows", .attrs = Reduce{id, {1}, "sum"}, .in = {f32({3, 0})}},
-      {.label = "empty", .attrs = Reduce{id, {0}, "sum"}, .in = {f32({0, 3})}},
+      {.label = "empty_rows", .attrs = Reduce{id, {1}, sum}, .in = {f32({3, 0})}},
+      {.label = "empty", .attrs = Reduce{id, {0}, sum}, .in = {f32({0, 3})}},
       {.label = "spatial",
-       .attrs = Reduce{pair, {1, 2}, "sum"},
+       .attrs = Reduce{pair, {1, 2}, sum},
        .in = {f32({32, 64, 64, 64}), f32({32, 64, 64, 64})},
        .bench = true},
   };
@@ -175,7 +173,7 @@ const OpDef& def::reduce() {
 }
 
 std::vector<DType> result_dtypes(const Reduce& r) {
-  return output_dtypes(r.dtypes.value, r.expr.results().size(), DType::f32);
+  return r.dtypes.value.of(r.expr.results().size(), DType::f32);
 }
 
 std::vector<Value> reduce(Graph& g, const Reduce& attrs, std::span<const Value> in) {
@@ -192,7 +190,7 @@ Value mean(Value x, std::vector<int64_t> dims) {
 }
 
 Value amax(Value x, std::vector<int64_t> dims) {
-  return reduce_one(x, std::move(dims), {.kind = "max"});
+  return reduce_one(x, std::move(dims), {.kind = ReduceKind::max});
 }
 
 Value sum_of(std::initializer_list<Value> in, std::vector<int64_t> dims,

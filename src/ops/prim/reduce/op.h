@@ -5,25 +5,30 @@
 #include <functional>
 #include <initializer_list>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "base/one_of.h"
 #include "base/optional_text.h"
 #include "ir/op.h"
+#include "ir/result_dtypes.h"
 
 namespace ebb::ops {
 
+enum class ReduceKind : uint8_t { sum, max };
+constexpr ValueNames<2> value_names(ReduceKind) { return {"reduce: kind", {"sum", "max"}}; }
+
 struct Reduce {
-  Expr expr;                   // what is reduced; the inputs broadcast as in pointwise
-  std::vector<int64_t> dims;   // of the broadcast shape
-  std::string kind = "sum";    // sum | max
+  Expr expr;                  // what is reduced; the inputs broadcast as in pointwise
+  std::vector<int64_t> dims;  // of the broadcast shape
+  OneOf<ReduceKind> kind = ReduceKind::sum;
   double scale = 1;            // of a sum
   std::vector<int64_t> shape;  // takes part in the broadcast
-  OptionalString dtypes = {};  // of the results, to which the f32 sums are rounded; "": f32
+  // To which the f32 sums are rounded; none: f32.
+  OptionalValue<ResultDTypes> dtypes = {};
   void fields(auto&& f) {
     f("expr", static_cast<TextValue&>(expr));
     f("dims", dims);
-    f("kind", kind);
+    f("kind", static_cast<TextValue&>(kind));
     f("scale", scale);
     f("shape", shape);
     f("dtypes", static_cast<TextValue&>(dtypes));

@@ -113,14 +113,15 @@ void check(const Signature& s) {
           "resample: size must be {H, W}, positive", end());
   require(!a.transposed || (a.source.size() == 2 && a.source[0] > 0 && a.source[1] > 0),
           "resample: source must be {H, W}, positive, of the transposed map", end());
-  const bool sized = a.kind == "nearest" || a.kind == "bilinear";
-  require(sized || a.size.empty(), "resample: size goes with nearest and bilinear, not ", a.kind,
-          end());
-  require(a.kind != "average" || a.up == 1, "resample: up (", a.up, ") must be 1 for averages",
-          end());
-  require(a.kind != "box" || (a.up == 1 && a.down == 1 && a.pad >= 0), "resample: a box keeps the ",
-          "size (up ", a.up, ", down ", a.down, ") and reaches pad (", a.pad, ") pixels", end());
-  if (a.kind != "fir") return;
+  const bool sized = a.kind == ResampleKind::nearest || a.kind == ResampleKind::bilinear;
+  require(sized || a.size.empty(), "resample: size goes with nearest and bilinear, not ",
+          a.kind.name(), end());
+  require(a.kind != ResampleKind::average || a.up == 1, "resample: up (", a.up,
+          ") must be 1 for averages", end());
+  require(a.kind != ResampleKind::box || (a.up == 1 && a.down == 1 && a.pad >= 0),
+          "resample: a box keeps the ", "size (up ", a.up, ", down ", a.down, ") and reaches pad (",
+          a.pad, ") pixels", end());
+  if (a.kind != ResampleKind::fir) return;
   require(a.up == 1 || a.down == 1, "resample: up (", a.up, ") or down (", a.down,
           ") must be 1 for a filter", end());
   require(std::accumulate(a.taps.begin(), a.taps.end(), 0.0) != 0,
@@ -130,13 +131,14 @@ void check(const Signature& s) {
 AxisMap forward_map(const Signature& s, int64_t axis, int64_t in) {
   const auto& a = s.as<Resample>();
   const int64_t out = a.size.empty() ? in * a.up / a.down : a.size[static_cast<size_t>(axis)];
-  if (a.kind == "nearest") return nearest(in, out);
-  if (a.kind == "bilinear") return bilinear(in, out);
-  if (a.kind == "average") return average(in, a.down);
-  if (a.kind == "box") return box(in, a.pad);
-  if (a.kind == "fir") return fir(a, in);
-  fail("resample: kind must be nearest, bilinear, average, box or fir (", a.kind, ")  x: ", s.in[0],
-       "  at ", s.at);
+  switch (a.kind) {
+    case ResampleKind::nearest: return nearest(in, out);
+    case ResampleKind::bilinear: return bilinear(in, out);
+    case ResampleKind::average: return average(in, a.down);
+    case ResampleKind::box: return box(in, a.pad);
+    case ResampleKind::fir: break;
+  }
+  return fir(a, in);
 }
 
 }  // namespace

@@ -51,54 +51,55 @@ Cost cost(const Signature& s) {
 }
 
 std::vector<Example> examples() {
+  using enum ResampleKind;
   const auto f32 = [](Shape s) { return Type{DType::f32, std::move(s)}; };
   const std::vector<double> two{1, 1}, four{1, 3, 3, 1}, five{1, 2, 4, 3, 1};
   return {
-      {.label = "nearest_up", .attrs = Resample{"nearest", 2}, .in = {f32({2, 3, 5, 7})}},
+      {.label = "nearest_up", .attrs = Resample{nearest, 2}, .in = {f32({2, 3, 5, 7})}},
       {.label = "nearest_size",
-       .attrs = Resample{.kind = "nearest", .size = {5, 3}},
+       .attrs = Resample{.kind = nearest, .size = {5, 3}},
        .in = {f32({1, 7, 2, 3})}},
       {.label = "bilinear_up",
-       .attrs = Resample{.kind = "bilinear", .size = {7, 11}},
+       .attrs = Resample{.kind = bilinear, .size = {7, 11}},
        .in = {f32({2, 3, 5, 3})}},
       {.label = "bilinear_down",
-       .attrs = Resample{.kind = "bilinear", .size = {3, 4}},
+       .attrs = Resample{.kind = bilinear, .size = {3, 4}},
        .in = {f32({2, 7, 11, 3})}},
-      {.label = "average", .attrs = Resample{"average", 1, 2}, .in = {f32({2, 7, 6, 5})}},
+      {.label = "average", .attrs = Resample{average, 1, 2}, .in = {f32({2, 7, 6, 5})}},
       {.label = "average_transposed",
-       .attrs = Resample{.kind = "average", .down = 2, .transposed = true, .source = {7, 6}},
+       .attrs = Resample{.kind = average, .down = 2, .transposed = true, .source = {7, 6}},
        .in = {f32({2, 3, 3, 5})}},
-      {.label = "box", .attrs = Resample{.kind = "box", .pad = 1}, .in = {f32({2, 5, 4, 3})}},
+      {.label = "box", .attrs = Resample{.kind = box, .pad = 1}, .in = {f32({2, 5, 4, 3})}},
       {.label = "box_aligned",
-       .attrs = Resample{.kind = "box", .pad = 1},
+       .attrs = Resample{.kind = box, .pad = 1},
        .in = {f32({2, 7, 1, 16})}},
-      {.label = "box_wide", .attrs = Resample{.kind = "box", .pad = 3}, .in = {f32({1, 5, 2, 3})}},
-      {.label = "fir2_up", .attrs = Resample{"fir", 2, 1, {}, two}, .in = {f32({2, 3, 5, 3})}},
-      {.label = "fir4_up", .attrs = Resample{"fir", 2, 1, {}, four}, .in = {f32({2, 3, 5, 3})}},
+      {.label = "box_wide", .attrs = Resample{.kind = box, .pad = 3}, .in = {f32({1, 5, 2, 3})}},
+      {.label = "fir2_up", .attrs = Resample{fir, 2, 1, {}, two}, .in = {f32({2, 3, 5, 3})}},
+      {.label = "fir4_up", .attrs = Resample{fir, 2, 1, {}, four}, .in = {f32({2, 3, 5, 3})}},
       {.label = "fir4_up_unpadded",
-       .attrs = Resample{"fir", 2, 1, {}, four, 0},
+       .attrs = Resample{fir, 2, 1, {}, four, 0},
        .in = {f32({1, 3, 5, 3})}},
-      {.label = "fir4_down", .attrs = Resample{"fir", 1, 2, {}, four}, .in = {f32({2, 6, 8, 3})}},
-      {.label = "fir5_down", .attrs = Resample{"fir", 1, 2, {}, five}, .in = {f32({1, 7, 5, 3})}},
+      {.label = "fir4_down", .attrs = Resample{fir, 1, 2, {}, four}, .in = {f32({2, 6, 8, 3})}},
+      {.label = "fir5_down", .attrs = Resample{fir, 1, 2, {}, five}, .in = {f32({1, 7, 5, 3})}},
       {.label = "fir4_down_transposed",
-       .attrs = Resample{"fir", 1, 2, {}, four, -1, true, {6, 8}},
+       .attrs = Resample{fir, 1, 2, {}, four, -1, true, {6, 8}},
        .in = {f32({2, 3, 4, 3})}},
-      {.label = "nearest_up_aligned", .attrs = Resample{"nearest", 2}, .in = {f32({2, 3, 5, 16})}},
-      {.label = "average_aligned", .attrs = Resample{"average", 1, 2}, .in = {f32({2, 6, 4, 16})}},
+      {.label = "nearest_up_aligned", .attrs = Resample{nearest, 2}, .in = {f32({2, 3, 5, 16})}},
+      {.label = "average_aligned", .attrs = Resample{average, 1, 2}, .in = {f32({2, 6, 4, 16})}},
       {.label = "fir4_down_aligned",
-       .attrs = Resample{"fir", 1, 2, {}, four},
+       .attrs = Resample{fir, 1, 2, {}, four},
        .in = {f32({2, 6, 8, 16})}},
-      {.label = "empty", .attrs = Resample{"nearest", 2}, .in = {f32({0, 3, 5, 7})}},
+      {.label = "empty", .attrs = Resample{nearest, 2}, .in = {f32({0, 3, 5, 7})}},
       {.label = "up64",
-       .attrs = Resample{"nearest", 2},
+       .attrs = Resample{nearest, 2},
        .in = {f32({16, 32, 32, 128})},
        .bench = true},
       {.label = "box35",
-       .attrs = Resample{.kind = "box", .pad = 1},
+       .attrs = Resample{.kind = box, .pad = 1},
        .in = {f32({16, 35, 35, 288})},
        .bench = true},
       {.label = "fir64",
-       .attrs = Resample{"fir", 1, 2, {}, four},
+       .attrs = Resample{fir, 1, 2, {}, four},
        .in = {f32({16, 64, 64, 128})},
        .bench = true},
   };
@@ -121,19 +122,20 @@ Value resample(Value x, const Resample& attrs) {
   return x.graph->add1(def::resample(), attrs, {x});
 }
 
-Value avg_pool2(Value x) { return resample(x, Resample{.kind = "average", .down = 2}); }
+Value avg_pool2(Value x) { return resample(x, Resample{.kind = ResampleKind::average, .down = 2}); }
 
-Value box_mean3(Value x) { return resample(x, Resample{.kind = "box", .pad = 1}); }
+Value box_mean3(Value x) { return resample(x, Resample{.kind = ResampleKind::box, .pad = 1}); }
 
-Value upsample_nearest2(Value x) { return resample(x, Resample{.kind = "nearest", .up = 2}); }
+Value upsample_nearest2(Value x) {
+  return resample(x, Resample{.kind = ResampleKind::nearest, .up = 2});
+}
 
 Value resize_bilinear(Value x, int64_t h, int64_t w) {
-  return resample(x, Resample{.kind = "bilinear", .size = {h, w}});
+  return resample(x, Resample{.kind = ResampleKind::bilinear, .size = {h, w}});
 }
 
 Value fir_resample(Value x, const Fir& f) {
-  return resample(
-      x, Resample{.kind = "fir", .up = f.up, .down = f.down, .taps = f.taps, .pad = f.pad});
+  return resample(x, Resample{ResampleKind::fir, f.up, f.down, {}, f.taps, f.pad});
 }
 
 }  // namespace ebb::ops

@@ -1,12 +1,17 @@
 // resample: NHWC images through one sparse linear map for rows and one for columns.
 #pragma once
 
-#include <string>
 #include <vector>
 
+#include "base/one_of.h"
 #include "ir/op.h"
 
 namespace ebb::ops {
+
+enum class ResampleKind : uint8_t { nearest, bilinear, average, box, fir };
+constexpr ValueNames<5> value_names(ResampleKind) {
+  return {"resample: kind", {"nearest", "bilinear", "average", "box", "fir"}};
+}
 
 // x [N,H,W,C] -> [N,P,Q,C]. Kinds, along each axis, from `in` to `out` samples:
 //   nearest   out = in * up / down or `size`; y[i] = x[floor(i * in / out)]
@@ -18,7 +23,7 @@ namespace ebb::ops {
 //             up:   y[i * up - pad + k] += up f[k] x[i],      out = (in - 1) up - 2 pad + taps
 // transposed: the transposed map, which takes [N,P,Q,C] back to images of size `source`.
 struct Resample {
-  std::string kind = "nearest";
+  OneOf<ResampleKind> kind = ResampleKind::nearest;
   int64_t up = 1, down = 1;
   std::vector<int64_t> size;  // {P, Q}; []: from up and down
   std::vector<double> taps;
@@ -26,7 +31,7 @@ struct Resample {
   bool transposed = false;
   std::vector<int64_t> source;  // {H, W}
   void fields(auto&& f) {
-    f("kind", kind);
+    f("kind", static_cast<TextValue&>(kind));
     f("up", up);
     f("down", down);
     f("size", size);

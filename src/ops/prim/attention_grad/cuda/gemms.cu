@@ -76,9 +76,10 @@ void prepare_chunk(QueryChunk& chunk, const HeadSizes& z, DType dtype, Device& d
   const Type weights{dtype, {chunk.samples, chunk.rows, z.s}};
   std::vector<Type> sums{weights, rows};
   if (!chunk.starts) sums.push_back({DType::f32, keys.shape});
-  chunk.scores = gemm({.trans_b = true, .dtype = "f32"}, {rows, keys}, device);
+  chunk.scores = gemm({.trans_b = true, .dtype = DType::f32}, {rows, keys}, device);
   chunk.queries = gemm({}, {weights, keys}, device);
-  chunk.keys = gemm({.trans_a = true, .dtype = chunk.ends ? "" : "f32"}, sums, device);
+  chunk.keys =
+      gemm({.trans_a = true, .dtype = chunk.ends ? ResultDType() : DType::f32}, sums, device);
 }
 
 // As many samples as fit into kMaxScoreBytes, or chunks of the queries of one.
