@@ -10,6 +10,7 @@
 #include "functions/library.h"
 #include "functions/strided.h"
 #include "reference.h"
+#include "support/files.h"
 #include "tolerance.h"
 
 namespace ebb::functions::functions_test {
@@ -382,6 +383,25 @@ TEST_P(LibraryOn, what_was_recorded__stays_and_is_not_counted) {
   for (const int64_t rows : {2, 3, 4}) softmax_of(library, rows);
   EXPECT_EQ(library.kept(), 3U);
   EXPECT_TRUE(softmax_of(library, 1)->recorded());
+}
+
+TEST(Attributes, choices_and_dtypes__are_texts_of_the_schema) {
+  const Function& f = find_function("ada_norm");
+  EXPECT_NE(schema(f).find("str kind=\"layer\""), std::string::npos) << schema(f);
+  EXPECT_NE(schema(f).find("str rounding=\"once\", str dtype=\"\""), std::string::npos)
+      << schema(f);
+  using T = std::string;
+  const auto texts = [&](const char* kind, const char* rounding, const char* dtype) {
+    const AttributeValue values[] = {T(kind), 1e-6, T(rounding), T(dtype)};
+    return f.attrs(values).text();
+  };
+  EXPECT_EQ(texts("rms", "llama", "bf16"), "{kind=rms eps=1e-06 rounding=llama dtype=bf16}");
+  EXPECT_EQ(testing::error_of([&] { texts("max", "once", ""); }),
+            "norm: kind must be rms or layer (got 'max')");
+  EXPECT_EQ(testing::error_of([&] { texts("rms", "twice", ""); }),
+            "norm: rounding must be once, diffusers or llama (got 'twice')");
+  EXPECT_EQ(testing::error_of([&] { texts("rms", "once", "wide"); }).find("dtype: unknown name"),
+            0U);
 }
 
 TEST(Attributes, equal_ones_of_a_function__have_one_number) {

@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "base/error.h"
 #include "base/optional_text.h"
+#include "support/files.h"
 
 namespace ebb {
 namespace {
+
+using testing::error_of;
 
 struct Uses {
   ResultDType one;
@@ -20,15 +22,6 @@ struct Uses {
 };
 
 std::string text_of(Uses u) { return fields_text(fields_of(u)); }
-
-std::string error_of(auto&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(result_dtypes, fields__round_trip) {
   const Uses full{DType::bf16, {DType::f32, DType::bf16, DType::i64}, {DType::f16}};

@@ -1,20 +1,8 @@
 #include "ops/expressions.h"
 
-#include <algorithm>
-
 #include "ir/expr_inputs.h"
 
 namespace ebb::ops {
-
-std::vector<std::string_view> words(std::string_view text) {
-  std::vector<std::string_view> out;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    out.push_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return out;
-}
 
 std::vector<Value> OneResult::of(std::span<const Value> all) const {
   std::vector<Value> v;

@@ -1,16 +1,13 @@
-// What ops share whose expression gives results at different stages: their lists of words, and one
-// result of the expression with the inputs that it takes.
+// What ops share whose expression gives results at different stages: one result of the expression
+// with the inputs that it takes.
 #pragma once
 
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "ir/op.h"
 
 namespace ebb::ops {
-
-std::vector<std::string_view> words(std::string_view text);  // "sum,max"
 
 struct OneResult {
   Expr expr;
