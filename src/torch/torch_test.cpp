@@ -273,7 +273,7 @@ TEST_F(TorchOperators, wrong_operands__are_errors_that_name_them) {
                                               text("once"), text(""))),
       "'weight' is on another device");
   has(error_of("rms_norm", rms_norm_arguments(tensor({2, 4}), 0, text("twice"), text(""))),
-      "rounding is 'once', 'diffusers' or 'llama' (got 'twice')");
+      "rounding must be once, diffusers or llama (got 'twice')");
 }
 
 TEST_F(TorchOperators, the_default_stream__is_not_recorded) {

@@ -14,7 +14,7 @@ ebb::cuda::gemm::Kernels conv2d_dx_sm90_kernels(DType type) {
   return Family<__nv_bfloat16, Form::dgrad, Tile<128, 256>, Tile<256, 128>, PingPong<192, 128>,
                 Tile<128, 192>, PingPong<128, 192>, Tile<128, 160>, Tile<256, 64>,
                 Tile<128, 128, 2>, PingPong<128, 128>, Tile<128, 64, 2>, Tile<64, 128, 2>,
-                Tile<64, 64, 2>>::kernels();
+                Tile<64, 64, 2>, Tile<256, 160>>::kernels();
 }
 
 }  // namespace ebb::ops::cuda

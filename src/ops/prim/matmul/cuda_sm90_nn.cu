@@ -12,7 +12,7 @@ ebb::cuda::gemm::Kernels matmul_sm90_nn(DType type) {
     return Family<__half, Form::nn, Tile<128, 256>, Tile<128, 128, 2>>::kernels();
   return Family<__nv_bfloat16, Form::nn, Tile<128, 256>, Tile<256, 128>, PingPong<128, 192>,
                 Tile<128, 128, 2>, PingPong<128, 128>, Tile<128, 64, 2>, Tile<64, 64, 2>,
-                Tile<192, 192>, PingPong<128, 96>>::kernels();
+                Tile<192, 192>, PingPong<128, 96>, Tile<128, 160>, Tile<256, 160>>::kernels();
 }
 
 }  // namespace ebb::ops::cuda

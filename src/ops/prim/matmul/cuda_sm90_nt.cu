@@ -14,7 +14,7 @@ ebb::cuda::gemm::Kernels matmul_sm90_nt(DType type) {
   return Family<__nv_bfloat16, Form::nt, Tile<128, 256>, Tile<256, 128>, Tile<128, 192>,
                 PingPong<128, 192>, Tile<128, 160>, Tile<128, 128, 2>, PingPong<128, 128>,
                 Tile<128, 64, 2>, Tile<64, 128, 2>, Tile<64, 64, 2>, Tile<64, 192, 2>,
-                Tile<192, 192>, PingPong<128, 96>>::kernels();
+                Tile<192, 192>, PingPong<128, 96>, PingPong<128, 160>, Tile<256, 160>>::kernels();
 }
 
 }  // namespace ebb::ops::cuda

@@ -12,7 +12,8 @@ ebb::cuda::gemm::Kernels matmul_sm90_tn(DType type) {
     return Family<__half, Form::tn, Tile<256, 128>, Tile<128, 128, 2>>::kernels();
   return Family<__nv_bfloat16, Form::tn, Tile<128, 256>, Tile<256, 128>, Tile<192, 192>,
                 Tile<128, 192>, Tile<128, 128, 2>, PingPong<128, 128>, Tile<128, 64, 2>,
-                Tile<64, 64, 2>, Tile<64, 128, 2>, Tile<64, 96, 2>, Tile<192, 64, 2>>::kernels();
+                Tile<64, 64, 2>, Tile<64, 128, 2>, Tile<64, 96, 2>, Tile<192, 64, 2>,
+                Tile<128, 160>>::kernels();
 }
 
 }  // namespace ebb::ops::cuda
