@@ -397,10 +397,12 @@ TEST(Attributes, choices_and_dtypes__are_texts_of_the_schema) {
   };
   EXPECT_EQ(texts("rms", "llama", "bf16"), "{kind=rms eps=1e-06 rounding=llama dtype=bf16}");
   EXPECT_EQ(testing::error_of([&] { texts("max", "once", ""); }),
-            "norm: kind must be rms or layer (got 'max')");
+            "ada_norm: kind must be rms or layer (got 'max')");
   EXPECT_EQ(testing::error_of([&] { texts("rms", "twice", ""); }),
-            "norm: rounding must be once, diffusers or llama (got 'twice')");
-  EXPECT_EQ(testing::error_of([&] { texts("rms", "once", "wide"); }).find("dtype: unknown name"),
+            "ada_norm: rounding must be once, diffusers or llama (got 'twice')");
+  EXPECT_EQ(testing::error_of([&] {
+              texts("rms", "once", "wide");
+            }).find("ada_norm: dtype: unknown name"),
             0U);
 }
 

@@ -341,7 +341,7 @@ TEST(fuse_epilogues, residual_that_is_wider__makes_the_result_wide) {
 
 struct RowProducts {
   Epilogue epilogue = {};
-  void fields(auto&& f) { f("epilogue", static_cast<TextValue&>(epilogue)); }
+  void fields(auto&& f) { f("epilogue", epilogue); }
 };
 
 // x [..., C] times w [..., C], element by element.

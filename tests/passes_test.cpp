@@ -131,8 +131,8 @@ TEST(narrow_results, results_of_one_expression__are_rounded_each_for_itself) {
   Graph g;
   const Value in[] = {g.input("x", f32({2, 6}))};
   const Scalar x = Scalar::input(0), three[] = {x * 2.0, x + 1.0, -x};
-  const std::vector<Value> out =
-      ops::pointwise(g, {.expr = Expr(1, three), .dtypes = DType::f32}, in);
+  const std::vector<Value> out = ops::pointwise(
+      g, {.expr = Expr(1, three), .dtypes = {DType::f32, DType::f32, DType::f32}}, in);
   g.output("bf16", ops::cast(ops::reshape(out[0], {12}), DType::bf16));
   g.output("f16", ops::cast(ops::reshape(out[1], {3, 4}), DType::f16));
   g.output("f32", out[2]);

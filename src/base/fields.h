@@ -45,7 +45,8 @@ std::vector<Field> fields_of(S& s) {
 // back to the same value.
 std::string field_text(const Field& field);
 
-// Sets the field from text. Throws Error naming the field and what was expected.
+// Sets the field from text. Throws Error naming the field and what was expected, or as its
+// TextValue does.
 void set_field(const Field& field, std::string_view text);
 
 // "{a=1 b=[2,3]}": all the fields, in order; "" if there are none.

@@ -167,11 +167,9 @@ JsonObject json_object(std::string_view text) {
   };
   JsonObject out;
   out.fault = read(text, look, out.value);
-  if (!out.fault.empty()) return out;
-  if (!repeated.empty())
-    out.fault = repeated + " is given more than once";
-  else if (!out.value.is_object())
-    out.fault = "must be a JSON object";
+  if (out.fault.empty() && !repeated.empty()) out.fault = repeated + " is given more than once";
+  if (out.fault.empty() && !out.value.is_object()) out.fault = "must be a JSON object";
+  if (!out.fault.empty()) out.value = {};
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -35,18 +36,22 @@ class OptionalNumber final : public OptionalText {
   int64_t value_ = usual;
 };
 
-// A text value with empty(), left out of texts while it is that.
+// A text value with empty(), omitted from texts while it is empty.
 template <class Value>
 class OptionalValue final : public OptionalText {
  public:
   OptionalValue() = default;
-  OptionalValue(Value v) : value(std::move(v)) {}
+  OptionalValue(Value v) : value_(std::move(v)) {}
+  template <std::convertible_to<Value> From>
+  OptionalValue(const From& v) : value_(v) {}
+  const Value* operator->() const { return &value_; }
 
-  Value value;
+  bool empty() const override { return value_.empty(); }
+  std::string text() const override { return value_.text(); }
+  void parse(std::string_view text) override { value_.parse(text); }
 
-  bool empty() const override { return value.empty(); }
-  std::string text() const override { return value.text(); }
-  void parse(std::string_view text) override { value.parse(text); }
+ private:
+  Value value_;
 };
 
 // A list of whole numbers that texts leave out while it is empty.

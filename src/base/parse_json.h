@@ -12,11 +12,12 @@ namespace ebb {
 template <class Json = nlohmann::json>
 Json parse_json(std::string_view text);
 
-// An object as its author wrote it, with its names in order, or what is wrong with the text: "not
-// JSON: unexpected end of input (line 2, column 1)", a name that an object holds twice, too many
-// names, too deep a nesting, another kind of value; "" if nothing.
+// An object as its author wrote it, with its names in order.
 struct JsonObject {
   nlohmann::ordered_json value;
+  // What is wrong with the text, whose value is null then: "not JSON: unexpected end of input (line
+  // 2, column 1)", a name that an object holds twice, too many names, too deep a nesting, another
+  // kind of value. "" if nothing.
   std::string fault;
 };
 JsonObject json_object(std::string_view text);

@@ -128,26 +128,34 @@ Attribute attribute_of(const Field& field) {
   return {field.name, std::move(value)};
 }
 
-void set_fields(const std::vector<Field>& fields, std::span<const AttributeValue> values) {
-  require(fields.size() == values.size(), "functions: ", fields.size(), " attributes (got ",
+namespace {
+
+void set_field_to(const Field& field, const AttributeValue& value) {
+  std::visit(
+      [&](auto* to) {
+        using T = std::remove_pointer_t<decltype(to)>;
+        constexpr bool is_number = std::is_arithmetic_v<T>;
+        const auto* from = std::get_if<std::conditional_t<is_number, T, std::string>>(&value);
+        require(from != nullptr, "attribute '", field.name, "' is of another type");
+        if constexpr (is_number)
+          *to = *from;
+        else
+          set_field(field, *from);
+      },
+      field.ref);
+}
+
+}  // namespace
+
+void set_fields(std::string_view function, const std::vector<Field>& fields,
+                std::span<const AttributeValue> values) {
+  require(fields.size() == values.size(), function, ": needs ", fields.size(), " attributes (got ",
           values.size(), ")");
-  for (size_t i = 0; i < fields.size(); ++i)
-    std::visit(
-        [&](auto* to) {
-          using T = std::remove_pointer_t<decltype(to)>;
-          constexpr bool is_text = std::is_same_v<T, TextValue>;
-          using From = std::conditional_t<is_text, std::string, T>;
-          if constexpr (std::is_constructible_v<AttributeValue, From>) {
-            const From* from = std::get_if<From>(&values[i]);
-            require(from != nullptr, "functions: attribute '", fields[i].name,
-                    "' is of another type");
-            if constexpr (is_text)
-              to->parse(*from);
-            else
-              *to = *from;
-          }
-        },
-        fields[i].ref);
+  try {
+    for (size_t i = 0; i < fields.size(); ++i) set_field_to(fields[i], values[i]);
+  } catch (const Error& e) {
+    fail(function, ": ", e.what());
+  }
 }
 
 }  // namespace ebb::functions

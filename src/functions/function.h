@@ -81,16 +81,18 @@ std::string numbered_name(const Function& f);
 std::vector<Operand> operands(std::initializer_list<std::string_view> names);
 
 Attribute attribute_of(const Field& field);
-void set_fields(const std::vector<Field>& fields, std::span<const AttributeValue> values);
+// Throws Error "FUNCTION: ..." for values that the fields do not take.
+void set_fields(std::string_view function, const std::vector<Field>& fields,
+                std::span<const AttributeValue> values);
 
 // Attributes that are the fields of `A`: its attributes and attrs.
 template <class A>
 void take_fields(Function& f) {
   A defaults;
   for (const Field& field : fields_of(defaults)) f.attributes.push_back(attribute_of(field));
-  f.attrs = [](std::span<const AttributeValue> values) {
+  f.attrs = [name = f.name](std::span<const AttributeValue> values) {
     A a;
-    set_fields(fields_of(a), values);
+    set_fields(name, fields_of(a), values);
     return Attrs(std::move(a));
   };
 }

@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "base/one_of.h"
+#include "base/enum_field.h"
 #include "functions/function.h"
 
 namespace ebb::functions {
 
 // Which half of the columns is activated.
 enum class Gate : uint8_t { first, second };
-constexpr ValueNames<2> value_names(Gate) { return {"gated: gate", {"first", "second"}}; }
+constexpr ValueNames<2> value_names(Gate) { return {"gate", {"first", "second"}}; }
 
 struct GateRule {
   std::string act = "silu";  // see activation()

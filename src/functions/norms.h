@@ -2,14 +2,14 @@
 // the libraries that they replace round.
 #pragma once
 
-#include "base/one_of.h"
+#include "base/enum_field.h"
 #include "functions/function.h"
 #include "ir/result_dtypes.h"
 
 namespace ebb::functions {
 
 enum class NormKind : uint8_t { rms, layer };
-constexpr ValueNames<2> value_names(NormKind) { return {"norm: kind", {"rms", "layer"}}; }
+constexpr ValueNames<2> value_names(NormKind) { return {"kind", {"rms", "layer"}}; }
 
 // Values between operations in f32, and where they are rounded:
 //   once       the result alone, to x's dtype
@@ -19,7 +19,7 @@ constexpr ValueNames<2> value_names(NormKind) { return {"norm: kind", {"rms", "l
 //   llama      LlamaRMSNorm of transformers: x rstd to x's dtype, then the product with the weight
 enum class Rounding : uint8_t { once, diffusers, llama };
 constexpr ValueNames<3> value_names(Rounding) {
-  return {"norm: rounding", {"once", "diffusers", "llama"}};
+  return {"rounding", {"once", "diffusers", "llama"}};
 }
 
 struct NormOperands {
@@ -34,22 +34,22 @@ struct NormRule {
   double eps = 1e-6;
   double offset = 0;  // added to the weight: 1 for weights around 0
   Rounding rounding = Rounding::once;
-  ResultDType dtype = {};  // none: by the rounding
+  ResultDType dtype = {};  // unspecified: as `rounding` implies
 };
 
 // A rule as attributes of a function; one without a kind is an RMS norm.
 template <bool has_kind, bool has_offset>
 struct NormAttributes {
-  OneOf<NormKind> kind = has_kind ? NormKind::layer : NormKind::rms;
+  EnumField<NormKind> kind = has_kind ? NormKind::layer : NormKind::rms;
   double eps = 1e-6, offset = 0;
-  OneOf<Rounding> rounding = Rounding::once;
+  EnumField<Rounding> rounding = Rounding::once;
   ResultDType dtype = {};
   void fields(auto&& f) {
-    if constexpr (has_kind) f("kind", static_cast<TextValue&>(kind));
+    if constexpr (has_kind) f("kind", kind);
     f("eps", eps);
     if constexpr (has_offset) f("offset", offset);
-    f("rounding", static_cast<TextValue&>(rounding));
-    f("dtype", static_cast<TextValue&>(dtype));
+    f("rounding", rounding);
+    f("dtype", dtype);
   }
   NormRule rule() const { return {kind, eps, offset, rounding, dtype}; }
 };

@@ -1,16 +1,14 @@
 // Rotary position embeddings as PyTorch's libraries call them.
 #pragma once
 
-#include "base/one_of.h"
+#include "base/enum_field.h"
 #include "functions/function.h"
 
 namespace ebb::functions {
 
 // Pairs are elements 2 i and 2 i + 1, or i and i + P.
 enum class RotationStyle : uint8_t { interleaved, half };
-constexpr ValueNames<2> value_names(RotationStyle) {
-  return {"rope: style", {"interleaved", "half"}};
-}
+constexpr ValueNames<2> value_names(RotationStyle) { return {"style", {"interleaved", "half"}}; }
 
 struct RotationRule {
   RotationStyle style = RotationStyle::interleaved;

@@ -11,11 +11,11 @@ void ResultDType::parse(std::string_view text) {
   value_ = text.empty() ? std::nullopt : std::optional(parse_dtype(text));
 }
 
-std::vector<DType> ResultDTypes::of(size_t results, DType usual) const {
+std::vector<DType> ResultDTypes::expanded(size_t results, DType default_dtype) const {
   if (values_.size() == results) return values_;
   if (values_.size() > 1)
     fail("expression: dtypes (", text(), ") must be one, or one a result (", results, ")");
-  return std::vector<DType>(results, values_.empty() ? usual : values_[0]);
+  return std::vector<DType>(results, values_.empty() ? default_dtype : values_[0]);
 }
 
 std::string ResultDTypes::text() const {

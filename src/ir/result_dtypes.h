@@ -1,5 +1,5 @@
-// ResultDType, ResultDTypes: attributes for the dtypes of an op's results. Without any, results
-// have those that the op gives them.
+// ResultDType, ResultDTypes: attributes for the dtypes of an op's results. Unspecified, they are
+// those that the op gives them.
 #pragma once
 
 #include <initializer_list>
@@ -14,12 +14,12 @@
 
 namespace ebb {
 
-// "bf16", or "" for none.
+// "bf16", or "" if unspecified.
 class ResultDType final : public TextValue {
  public:
   ResultDType() = default;
   ResultDType(DType t) : value_(t) {}
-  DType value_or(DType usual) const { return value_.value_or(usual); }
+  DType value_or(DType other) const { return value_.value_or(other); }
   const std::optional<DType>& value() const { return value_; }
   std::string text() const override { return value_ ? std::string(name_of(*value_)) : ""; }
   void parse(std::string_view text) override;  // throws Error
@@ -28,7 +28,7 @@ class ResultDType final : public TextValue {
   std::optional<DType> value_;
 };
 
-// "f32,bf16" of two results, "f32" of all, or "" for none.
+// "f32,bf16" of two results, "f32" of all, or "" if unspecified.
 class ResultDTypes final : public TextValue {
  public:
   ResultDTypes() = default;
@@ -39,8 +39,8 @@ class ResultDTypes final : public TextValue {
   ResultDTypes(std::initializer_list<DType> values) : values_(values) {}
   ResultDTypes(std::vector<DType> values) : values_(std::move(values)) {}
   bool empty() const { return values_.empty(); }
-  // Of so many results. Throws Error for a list of another length.
-  std::vector<DType> of(size_t results, DType usual) const;
+  // One for each of so many results. Throws Error for a list of another length.
+  std::vector<DType> expanded(size_t results, DType default_dtype) const;
   std::string text() const override;
   void parse(std::string_view text) override;  // throws Error
 

@@ -15,9 +15,9 @@ struct Uses {
   ResultDTypes all;
   OptionalValue<ResultDTypes> more = {};
   void fields(auto&& f) {
-    f("one", static_cast<TextValue&>(one));
-    f("all", static_cast<TextValue&>(all));
-    f("more", static_cast<TextValue&>(more));
+    f("one", one);
+    f("all", all);
+    f("more", more);
   }
 };
 
@@ -35,17 +35,17 @@ TEST(result_dtypes, fields__round_trip) {
   }
 }
 
-TEST(result_dtypes, one_stands_for_all_and_none_for_the_usual) {
+TEST(result_dtypes, one_stands_for_all__and_none_for_the_default) {
   using List = std::vector<DType>;
   EXPECT_EQ(ResultDType().value_or(DType::f16), DType::f16);
   EXPECT_EQ(ResultDType(DType::f32).value_or(DType::f16), DType::f32);
-  EXPECT_EQ(ResultDTypes().of(2, DType::bf16), (List{DType::bf16, DType::bf16}));
-  EXPECT_EQ(ResultDTypes(DType::f32).of(2, DType::bf16), (List{DType::f32, DType::f32}));
-  EXPECT_EQ(ResultDTypes({DType::f32, DType::f16}).of(2, DType::bf16),
+  EXPECT_EQ(ResultDTypes().expanded(2, DType::bf16), (List{DType::bf16, DType::bf16}));
+  EXPECT_EQ(ResultDTypes(DType::f32).expanded(2, DType::bf16), (List{DType::f32, DType::f32}));
+  EXPECT_EQ(ResultDTypes({DType::f32, DType::f16}).expanded(2, DType::bf16),
             (List{DType::f32, DType::f16}));
-  EXPECT_TRUE(ResultDTypes().of(0, DType::f32).empty());
+  EXPECT_TRUE(ResultDTypes().expanded(0, DType::f32).empty());
   EXPECT_EQ(error_of([] {
-              (void)ResultDTypes({DType::f32, DType::f16}).of(3, DType::f32);
+              (void)ResultDTypes({DType::f32, DType::f16}).expanded(3, DType::f32);
             }),
             "expression: dtypes (f32,f16) must be one, or one a result (3)");
 }

@@ -37,7 +37,8 @@ class MemberReductions final : public LoopReductions {
     // summed behind the loop, or by the node that a map becomes
     if (role_ == LoopRole::columns || kind_ == LoopKind::map) return operand;
     Scalar v =
-        to_.reduction(operand, {kind_ == LoopKind::rows ? Over::row : Over::pixels, form_.maximum});
+        to_.reduction(operand, {kind_ == LoopKind::rows ? Over::row : Over::pixels,
+                                form_.maximum ? ops::ReduceKind::max : ops::ReduceKind::sum});
     if (form_.groups != 0) v = group_sum(v);
     return form_.maximum ? v : v * form_.scale;
   }

@@ -6,10 +6,10 @@ namespace {
 
 struct Gated {
   std::string act = "silu";
-  OneOf<Gate> gate = Gate::second;
+  EnumField<Gate> gate = Gate::second;
   void fields(auto&& f) {
     f("act", act);
-    f("gate", static_cast<TextValue&>(gate));
+    f("gate", gate);
   }
 };
 

@@ -9,7 +9,7 @@ struct LayerNorm {
   ResultDType dtype = {};
   void fields(auto&& f) {
     f("eps", eps);
-    f("dtype", static_cast<TextValue&>(dtype));
+    f("dtype", dtype);
   }
 };
 

@@ -7,10 +7,10 @@ namespace {
 
 struct LinearGated {
   std::string act = "gelu";
-  OneOf<Gate> gate = Gate::second;
+  EnumField<Gate> gate = Gate::second;
   void fields(auto&& f) {
     f("act", act);
-    f("gate", static_cast<TextValue&>(gate));
+    f("gate", gate);
   }
 };
 

@@ -14,7 +14,7 @@ struct Map {
   void fields(auto&& f) {
     f("formula", formula);
     f("names", names);
-    f("dtype", static_cast<TextValue&>(dtype));
+    f("dtype", dtype);
   }
 };
 
@@ -38,7 +38,7 @@ std::vector<Value> build(const Use& u) {
 // Summands.
 int64_t same_gradient(std::span<const AttributeValue> values) {
   Map a;
-  set_fields(fields_of(a), values);
+  set_fields("map", fields_of(a), values);
   const Expr formula = formula_of(a);
   std::vector<Scalar> x;
   for (int64_t i = 0; i < formula.inputs(); ++i) x.push_back(Scalar::input(i));

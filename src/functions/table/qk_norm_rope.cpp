@@ -9,14 +9,14 @@ namespace {
 
 struct QkNormRope {
   double eps = 1e-6;
-  OneOf<RotationStyle> style = RotationStyle::interleaved;
+  EnumField<RotationStyle> style = RotationStyle::interleaved;
   bool across_heads = false;  // the norms are over all heads together
-  OneOf<Rounding> rounding = Rounding::once;
+  EnumField<Rounding> rounding = Rounding::once;
   void fields(auto&& f) {
     f("eps", eps);
-    f("style", static_cast<TextValue&>(style));
+    f("style", style);
     f("across_heads", across_heads);
-    f("rounding", static_cast<TextValue&>(rounding));
+    f("rounding", rounding);
   }
 };
 

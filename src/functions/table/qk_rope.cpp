@@ -5,8 +5,8 @@ namespace ebb::functions::table {
 namespace {
 
 struct QkRope {
-  OneOf<RotationStyle> style = RotationStyle::interleaved;
-  void fields(auto&& f) { f("style", static_cast<TextValue&>(style)); }
+  EnumField<RotationStyle> style = RotationStyle::interleaved;
+  void fields(auto&& f) { f("style", style); }
 };
 
 std::vector<Value> build(const Use& u) {

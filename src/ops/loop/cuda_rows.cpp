@@ -62,7 +62,7 @@ ebb::cuda::RowUse row_use(const Signature& s) {
                         .in = without_views(s).in,
                         .row_dims = a.row_dims,
                         .partial_rows = a.partial_rows};
-  for (const LoopReduction& r : a.reductions) use.maximum.push_back(r.maximum);
+  for (const LoopReduction& r : a.reductions) use.maximum.push_back(r.kind == ReduceKind::max);
   for (const LoopResult& r : a.results) {
     use.out.push_back(r.dtype);
     use.extents.push_back(extent_of(r.extent));

@@ -163,7 +163,7 @@ Loop softmax(const Shape& shape) {
   const Scalar x = in(0), most = in(1), sum = in(2);
   const Scalar results[] = {x, exp(x - most), exp(x - most) / sum};
   return {.expr = Expr(3, results),
-          .reductions = {{Over::row, true}, row_sum},
+          .reductions = {{Over::row, ReduceKind::max}, row_sum},
           .shape = shape.sizes(),
           .results = {{DType::f32}}};
 }

@@ -197,9 +197,7 @@ Value reduction(Graph& g, const Loop& a, size_t k, std::span<const Value> known)
   const OneResult p = one_result(a.expr, k);
   const LoopReduction& r = a.reductions[k];
   if (r.over != Over::groups)
-    return reduce(
-        g, {p.expr, dims_of(a, r.over), r.maximum ? ReduceKind::max : ReduceKind::sum, 1, a.shape},
-        p.of(known))[0];
+    return reduce(g, {p.expr, dims_of(a, r.over), r.kind, 1, a.shape}, p.of(known))[0];
   const Shape channels = shape_of(a, Extent::channel);
   const Value v = pointwise(g, {p.expr, channels.sizes(), DType::f32}, p.of(known))[0];
   return expand_groups(group_sums(v, a.groups), channels[-1]);
@@ -244,15 +242,12 @@ Cost cost(const Signature& s) {
 
 }  // namespace
 
-std::string text_of(const LoopReduction& r) {
-  return str(r.maximum ? "max:" : "sum:", name_of(r.over));
-}
+std::string text_of(const LoopReduction& r) { return str(name_of(r.kind), ":", name_of(r.over)); }
 std::string text_of(const LoopResult& r) { return str(r.dtype, ":", name_of(r.extent)); }
 
 void parse_text(LoopReduction& r, std::string_view text) {
   const auto [kind, over] = halves(text);
-  require(kind == "sum" || kind == "max", "loop: reductions are sum or max (got '", kind, "')");
-  r = {.over = parse_name<Over>(over), .maximum = kind == "max"};
+  r = {.over = parse_name<Over>(over), .kind = parse_name<ReduceKind>(kind)};
 }
 void parse_text(LoopResult& r, std::string_view text) {
   const auto [dtype, extent] = halves(text);
@@ -266,7 +261,7 @@ LoopKind kind_of(const Loop& loop) {
   for (const LoopReduction& r : loop.reductions) {
     require(is_row(r) == rows,
             "loop: reductions run along rows or over pixels and groups, not both");
-    require(rows || !r.maximum, "loop: a maximum runs along rows");
+    require(rows || r.kind != ReduceKind::max, "loop: a maximum runs along rows");
   }
   return rows ? LoopKind::rows : LoopKind::pixels;
 }

@@ -8,9 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_field.h"
 #include "base/list_of.h"
-#include "base/one_of.h"
 #include "base/optional_text.h"
+#include "ops/prim/reduce/op.h"
 #include "ops/prim/segments.h"
 #include "ops/prim/slices.h"
 #include "ops/prim/swaps.h"
@@ -23,10 +24,10 @@ struct LoopReduction {
   // without pixels, the channels (last dim) of each group; all of a group see its value.
   enum class Over : uint8_t { row, pixels, groups };
   Over over = Over::row;
-  bool maximum = false;  // of rows; else a sum
+  ReduceKind kind = ReduceKind::sum;  // max: of rows alone
 };
 constexpr ValueNames<3> value_names(LoopReduction::Over) {
-  return {"loop: what a reduction runs over", {"row", "pixels", "groups"}};
+  return {"loop: reduced dims", {"row", "pixels", "groups"}};
 }
 
 // What a result has a value for, of an iteration space [...,T,R...] with rows R, or [N,S...,C].
@@ -73,18 +74,18 @@ struct Loop {
   // The last dims that a row has: two where a norm over all heads meets what differs within a head.
   OptionalNumber<1> row_dims = {};
   void fields(auto&& f) {
-    f("expr", static_cast<TextValue&>(expr));
-    f("reductions", static_cast<TextValue&>(reductions));
+    f("expr", expr);
+    f("reductions", reductions);
     f("shape", shape);
     f("groups", groups);
-    f("results", static_cast<TextValue&>(results));
+    f("results", results);
     f("partial_rows", partial_rows);
     segments.fields(f);
     slices.fields(f);
     f("concatenated", concatenated);
-    f("swapped", static_cast<TextValue&>(swaps));
-    f("same", static_cast<TextValue&>(same));
-    f("row_dims", static_cast<TextValue&>(row_dims));
+    f("swapped", swaps);
+    f("same", same);
+    f("row_dims", row_dims);
   }
 };
 

@@ -27,7 +27,7 @@ struct Loops {
   ListOf<LoopSizes> sizes;
   void fields(auto&& f) {
     loop.fields(f);
-    f("sizes", static_cast<TextValue&>(sizes));
+    f("sizes", sizes);
   }
 };
 

@@ -23,7 +23,7 @@ struct Segments {
     f("widths", widths);
     f("segmented_in", segmented_in);
     f("segmented_out", segmented_out);
-    f("segment_dim", static_cast<TextValue&>(dim));
+    f("segment_dim", dim);
   }
   bool has_in(size_t operand) const;
   bool has_out(size_t result) const;

@@ -21,7 +21,7 @@ struct Slices {
     f("sliced", operands);
     f("begin", begin);
     f("end", end);
-    f("sliced_dims", static_cast<TextValue&>(dims));
+    f("sliced_dims", dims);
   }
   std::optional<size_t> of(size_t operand) const;  // its index in the lists
   int64_t dim(size_t index) const { return dims.empty() ? -1 : dims.values[index]; }

@@ -33,8 +33,8 @@ struct Attention {
     f("causal", causal);
     f("bias", bias);
     f("key_lengths", key_lengths);
-    f("views", static_cast<TextValue&>(views));
-    f("result_views", static_cast<TextValue&>(result_views));
+    f("views", views);
+    f("result_views", result_views);
   }
 };
 

@@ -17,15 +17,15 @@ namespace ebb::ops {
 struct Conv2d {
   int64_t stride = 1;
   std::vector<int64_t> pad = {0, 0, 0, 0};  // top, left, bottom, right
-  ResultDType dtype = {};                   // none: as x
+  ResultDType dtype = {};                   // unspecified: as x
   int64_t products = 1;                     // with the pairs of y and v
   Epilogue epilogue = {};
   void fields(auto&& f) {
     f("stride", stride);
     f("pad", pad);
-    f("dtype", static_cast<TextValue&>(dtype));
+    f("dtype", dtype);
     f("products", products);
-    f("epilogue", static_cast<TextValue&>(epilogue));
+    f("epilogue", epilogue);
   }
 };
 

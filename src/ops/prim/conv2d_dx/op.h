@@ -15,12 +15,12 @@ struct Conv2dDx {
   int64_t stride = 1;
   std::vector<int64_t> pad = {0, 0, 0, 0};  // of the forward convolution
   std::vector<int64_t> size = {1, 1};       // {H, W}
-  ResultDType dtype = {};                   // of dx; none: as dy
+  ResultDType dtype = {};                   // of dx; unspecified: as dy
   void fields(auto&& f) {
     f("stride", stride);
     f("pad", pad);
     f("size", size);
-    f("dtype", static_cast<TextValue&>(dtype));
+    f("dtype", dtype);
   }
 };
 

@@ -14,7 +14,7 @@ namespace ebb::ops {
 struct Matmul {
   bool trans_a = false;    // a is stored [..., K, M]
   bool trans_b = false;    // b is stored [..., N, K]
-  ResultDType dtype = {};  // none: as a
+  ResultDType dtype = {};  // unspecified: as a
   // A last result, f32 [M]: the sums of a over K. With a = dy [K, M] stored, c is the gradient of
   // weights and this that of a bias. Of two matrices.
   bool row_sums = false;
@@ -23,10 +23,10 @@ struct Matmul {
   void fields(auto&& f) {
     f("trans_a", trans_a);
     f("trans_b", trans_b);
-    f("dtype", static_cast<TextValue&>(dtype));
+    f("dtype", dtype);
     f("row_sums", row_sums);
     f("products", products);
-    f("epilogue", static_cast<TextValue&>(epilogue));
+    f("epilogue", epilogue);
   }
 };
 

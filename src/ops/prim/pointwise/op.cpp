@@ -18,7 +18,8 @@ std::vector<Type> infer(const Signature& s) {
     shape = broadcast(shape, infer_pointwise(s)[0].shape, "pointwise");
   }
   std::vector<Type> out;
-  for (const DType d : a.dtypes.of(a.expr.results().size(), widest)) out.push_back({d, shape});
+  for (const DType d : a.dtypes.expanded(a.expr.results().size(), widest))
+    out.push_back({d, shape});
   return out;
 }
 
@@ -118,7 +119,7 @@ std::vector<Value> pointwise(Graph& g, const Pointwise& attrs, std::span<const V
 }
 
 Value map(std::initializer_list<Value> in, const std::function<Scalar(std::span<const Scalar>)>& f,
-          const ResultDTypes& dtype) {
+          ResultDType dtype) {
   std::vector<Scalar> x;
   for (size_t i = 0; i < in.size(); ++i) x.push_back(Scalar::input(static_cast<int64_t>(i)));
   const Scalar result[] = {f(x)};

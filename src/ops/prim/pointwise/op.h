@@ -12,11 +12,11 @@ namespace ebb::ops {
 struct Pointwise {
   Expr expr;                   // one input a tensor, one result an output
   std::vector<int64_t> shape;  // takes part in the broadcast; [] adds nothing
-  ResultDTypes dtypes = {};    // none: the widest input
+  ResultDTypes dtypes = {};    // of the results; unspecified: the widest input's
   void fields(auto&& f) {
-    f("expr", static_cast<TextValue&>(expr));
+    f("expr", expr);
     f("shape", shape);
-    f("dtypes", static_cast<TextValue&>(dtypes));
+    f("dtypes", dtypes);
   }
 };
 
@@ -34,7 +34,7 @@ std::vector<Value> pointwise(Graph& g, const Pointwise& attrs, std::span<const V
 // One result from an expression: map({a, b}, [](auto x) { return x[0] * x[1]; }).
 using Expression = std::vector<Scalar> (*)(std::span<const Scalar>);
 Value map(std::initializer_list<Value> in, const std::function<Scalar(std::span<const Scalar>)>& f,
-          const ResultDTypes& dtype = {});
+          ResultDType dtype = {});
 
 Value cast(Value x, DType dtype);  // x itself if it has the dtype
 Value broadcast_to(Value x,

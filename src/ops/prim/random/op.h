@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/one_of.h"
+#include "base/enum_field.h"
 #include "ir/op.h"
 
 namespace ebb::ops {
@@ -16,11 +16,11 @@ constexpr ValueNames<2> value_names(Distribution) {
 // Inputs: seed i64[], image i64[N], step i64[]. Output: f32 [N, shape...]; element e of image n is
 // element e of the stream RandomKey{seed, image[n], step, random_use(use)}.
 struct Random {
-  OneOf<Distribution> dist = Distribution::normal;
+  EnumField<Distribution> dist = Distribution::normal;
   std::string use;             // what it is for; equal uses draw equal numbers
   std::vector<int64_t> shape;  // of one image
   void fields(auto&& f) {
-    f("dist", static_cast<TextValue&>(dist));
+    f("dist", dist);
     f("use", use);
     f("shape", shape);
   }

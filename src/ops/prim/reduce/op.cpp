@@ -134,10 +134,10 @@ std::vector<Example> examples() {
        .attrs = Reduce{pair, {0}, sum, 1, {}, {{DType::bf16, DType::f32}}},
        .in = {f32({41, 24}), f32({41, 24})}},
       {.label = "narrow_long_columns",
-       .attrs = Reduce{id, {0}, sum, 0.5, {}, {DType::f16}},
+       .attrs = Reduce{id, {0}, sum, 0.5, {}, DType::f16},
        .in = {f32({1100, 24})}},
       {.label = "narrow_rows",
-       .attrs = Reduce{id, {2}, max, 1, {}, {DType::bf16}},
+       .attrs = Reduce{id, {2}, max, 1, {}, DType::bf16},
        .in = {f32({3, 7, 29})}},
       {.label = "empty_rows", .attrs = Reduce{id, {1}, sum}, .in = {f32({3, 0})}},
       {.label = "empty", .attrs = Reduce{id, {0}, sum}, .in = {f32({0, 3})}},
@@ -173,7 +173,7 @@ const OpDef& def::reduce() {
 }
 
 std::vector<DType> result_dtypes(const Reduce& r) {
-  return r.dtypes.value.of(r.expr.results().size(), DType::f32);
+  return r.dtypes->expanded(r.expr.results().size(), DType::f32);
 }
 
 std::vector<Value> reduce(Graph& g, const Reduce& attrs, std::span<const Value> in) {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "base/one_of.h"
+#include "base/enum_field.h"
 #include "base/optional_text.h"
 #include "ir/op.h"
 #include "ir/result_dtypes.h"
@@ -20,18 +20,18 @@ constexpr ValueNames<2> value_names(ReduceKind) { return {"reduce: kind", {"sum"
 struct Reduce {
   Expr expr;                  // what is reduced; the inputs broadcast as in pointwise
   std::vector<int64_t> dims;  // of the broadcast shape
-  OneOf<ReduceKind> kind = ReduceKind::sum;
+  EnumField<ReduceKind> kind = ReduceKind::sum;
   double scale = 1;            // of a sum
   std::vector<int64_t> shape;  // takes part in the broadcast
-  // To which the f32 sums are rounded; none: f32.
+  // Of the results, which are computed in f32; unspecified: f32.
   OptionalValue<ResultDTypes> dtypes = {};
   void fields(auto&& f) {
-    f("expr", static_cast<TextValue&>(expr));
+    f("expr", expr);
     f("dims", dims);
-    f("kind", static_cast<TextValue&>(kind));
+    f("kind", kind);
     f("scale", scale);
     f("shape", shape);
-    f("dtypes", static_cast<TextValue&>(dtypes));
+    f("dtypes", dtypes);
   }
 };
 

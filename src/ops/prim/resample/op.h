@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "base/one_of.h"
+#include "base/enum_field.h"
 #include "ir/op.h"
 
 namespace ebb::ops {
@@ -23,7 +23,7 @@ constexpr ValueNames<5> value_names(ResampleKind) {
 //             up:   y[i * up - pad + k] += up f[k] x[i],      out = (in - 1) up - 2 pad + taps
 // transposed: the transposed map, which takes [N,P,Q,C] back to images of size `source`.
 struct Resample {
-  OneOf<ResampleKind> kind = ResampleKind::nearest;
+  EnumField<ResampleKind> kind = ResampleKind::nearest;
   int64_t up = 1, down = 1;
   std::vector<int64_t> size;  // {P, Q}; []: from up and down
   std::vector<double> taps;
@@ -31,7 +31,7 @@ struct Resample {
   bool transposed = false;
   std::vector<int64_t> source;  // {H, W}
   void fields(auto&& f) {
-    f("kind", static_cast<TextValue&>(kind));
+    f("kind", kind);
     f("up", up);
     f("down", down);
     f("size", size);

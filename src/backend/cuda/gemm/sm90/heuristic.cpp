@@ -24,7 +24,7 @@ int64_t steps_of(const Problem& p) {
 
 int ctas_per_sm(const TileSize& t, const Choice& c) { return c.one_cta_per_sm ? 1 : t.ctas_per_sm; }
 
-// Columns of B that are loaded for one tile, in blocks of 64 (or 32, which take as long).
+// Columns of B that are loaded for one tile, in blocks of 64 (or 32).
 int columns_of(const Problem& p, const TileSize& t) {
   return b_transposed(p.form) ? static_cast<int>(ceil_div(t.n, 64)) * 64 : t.n;
 }
@@ -47,18 +47,20 @@ double step_clocks(const Problem& p, const TileSize& t, const Choice& c, int64_t
   constexpr double in_step = 82;          // of waiting for the other block of a pair
   constexpr double shared_bytes_per_clock = 131;
   const double a = t.m * 128.0 * (multicast == Multicast::a ? 0.5 : 1);
-  const double b = columns_of(p, t) * 128.0 * (multicast == Multicast::b ? 0.5 : 1);
+  constexpr double narrow = 1.4;  // a byte of boxes of 32 columns takes so much longer
+  const bool in_narrow = p.form <= Form::tt && b_transposed(p.form) && t.n % 64 != 0;
+  const double b =
+      (in_narrow ? narrow * t.n : columns_of(p, t)) * 128.0 * (multicast == Multicast::b ? 0.5 : 1);
   const double clocks = std::max({t.m * t.n / 32.0, (a + b) / bytes_per_clock,
                                   shared_bytes(p, t) / shared_bytes_per_clock,
                                   latency / (stages * static_cast<double>(blocks))});
   // all taps of one block of channels read the same lines of the cache
   constexpr double same_lines = 0.18;
   double slow = b_images(p.form) && p.images.c <= 64 ? 1 + same_lines * (t.n / 64.0 - 1) : 1;
-  constexpr double three = 1.07, one_cta_per_sm = 1.25, summed = 1.1, narrow = 1.2;  // measured
+  constexpr double three = 1.07, one_cta_per_sm = 1.25, summed = 1.1;  // measured
   if (t.m == 192 && !t.ping_pong) slow *= three;
   if (t.m == 256 && t.n == 64) slow *= one_cta_per_sm;  // one CTA's loads do not saturate memory
   if (p.row_sums && t.ping_pong) slow *= summed;
-  if (p.form <= Form::tt && b_transposed(p.form) && t.n % 64 != 0) slow *= narrow;
   return slow * clocks + (multicast == Multicast::none ? 0 : in_step);
 }
 

@@ -1,4 +1,4 @@
-#include "base/one_of.h"
+#include "base/enum_field.h"
 
 #include <gtest/gtest.h>
 
@@ -11,11 +11,11 @@ enum class Side : uint8_t { left, right, both };
 constexpr ValueNames<3> value_names(Side) { return {"pad: side", {"left", "right", "both"}}; }
 
 struct Pad {
-  OneOf<Side> side = Side::right;
-  void fields(auto&& f) { f("side", static_cast<TextValue&>(side)); }
+  EnumField<Side> side = Side::right;
+  void fields(auto&& f) { f("side", side); }
 };
 
-TEST(one_of, fields__round_trip) {
+TEST(enum_field, fields__round_trip) {
   Pad p;
   EXPECT_EQ(fields_text(fields_of(p)), "{side=right}");
   for (const Side side : {Side::left, Side::right, Side::both}) {
@@ -25,7 +25,7 @@ TEST(one_of, fields__round_trip) {
   }
 }
 
-TEST(one_of, other_texts__are_errors_that_list_the_names) {
+TEST(enum_field, other_texts__are_errors_that_list_the_names) {
   Pad p;
   for (const std::string text : {"up", "", "Left", "left "})
     EXPECT_EQ(testing::error_of([&] { set_field(fields_of(p)[0], text); }),
