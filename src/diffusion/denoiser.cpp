@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "base/error.h"
 #include "diffusion/denoiser_graph.h"
@@ -16,13 +17,18 @@ static float as_float(double v) { return static_cast<float>(v); }
 
 // ---- vectors -------------------------------------------------------------------------------
 
+// The lowest free one is taken: a state is a sum over slots in their order, so that the same run
+// gives the same bits only if its vectors lie in the same slots.
 struct Denoiser::Slots {
-  std::vector<int64_t> free;
+  std::vector<int64_t> free;  // descending
 };
 
 struct Denoiser::Slot : StoredLatent {
   Slot(std::shared_ptr<Slots> s, int64_t i) : slots(std::move(s)), index(i) {}
-  ~Slot() override { slots->free.push_back(index); }
+  ~Slot() override {
+    auto& free = slots->free;
+    free.insert(std::ranges::lower_bound(free, index, std::greater()), index);
+  }
   std::shared_ptr<Slots> slots;
   int64_t index;
 };

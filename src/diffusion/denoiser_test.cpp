@@ -230,7 +230,8 @@ TEST(denoiser, image__does_not_depend_on_its_batch) {
   EXPECT_GT(error, 0);
 }
 
-// A sampler's vectors in the plan against vectors in memory, for every sampler there is.
+// A sampler's vectors in the plan against vectors in memory, for every sampler there is; and what a
+// run makes does not depend on the runs before it.
 TEST(denoiser, samplers__work_in_its_plan_as_in_memory) {
   const DiffusionConfig config{.precond = "edm", .sigma_data = 1};
   const std::vector<double> sigmas = {9, 4, 2, 1, 0.4, 0.1, 0};
@@ -261,6 +262,7 @@ TEST(denoiser, samplers__work_in_its_plan_as_in_memory) {
     for (size_t i = 0; i < start.size(); ++i)
       EXPECT_NEAR(ours[i], want[i], 2e-5 * (1 + std::abs(want[i]))) << s->name;
     EXPECT_EQ(d.evaluations(), s->adaptive ? d.evaluations() : count(s->name, call).evaluations);
+    EXPECT_EQ(d.values(sample(s->name, d, 9 * d.put(start), call)), ours) << s->name;
   }
 }
 
