@@ -99,6 +99,8 @@ TEST(graph, bad_text__names_the_line) {
             "graph text: line 1: dtype: unknown name 'f99' (known: f32, bf16, f16, i32, i64, u8)");
   EXPECT_EQ(parse("%0 = input x : f32[2\n"),
             "graph text: line 1: type: expected dtype[sizes] (got 'f32[2')");
+  EXPECT_EQ(parse("%0 = input x : f32[2]\n%1 = reduce(%0) {kind=mean} : f32[1]\n"),
+            "graph text: line 2: reduce: kind must be sum or max (got 'mean')");
   EXPECT_NE(
       parse("%0 = input x : f32[2]\n%1 = slice(%0) {dim=0 start=1} : f32[2]\n").find("unknown"),
       std::string::npos);

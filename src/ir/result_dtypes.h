@@ -19,6 +19,10 @@ class ResultDType final : public TextValue {
  public:
   ResultDType() = default;
   ResultDType(DType t) : value_(t) {}
+  // Unspecified where `t` is what the op gives by itself.
+  static ResultDType where_other(DType by_itself, DType t) {
+    return t == by_itself ? ResultDType() : t;
+  }
   DType value_or(DType other) const { return value_.value_or(other); }
   const std::optional<DType>& value() const { return value_; }
   std::string text() const override { return value_ ? std::string(name_of(*value_)) : ""; }

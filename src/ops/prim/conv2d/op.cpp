@@ -86,7 +86,7 @@ std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType 
                                    int64_t products) {
   Conv2d a = s.as<Conv2d>();
   a.epilogue = e;
-  a.dtype = result == s.in[0].dtype ? ResultDType() : result;
+  a.dtype = ResultDType::where_other(s.in[0].dtype, result);
   a.products = products;
   return a;
 }

@@ -71,7 +71,7 @@ std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType 
                                    int64_t products) {
   if (!e.is_sum() || products > 1) return {};
   Conv2dDx a = s.as<Conv2dDx>();
-  a.dtype = result == s.in[0].dtype ? ResultDType() : result;
+  a.dtype = ResultDType::where_other(s.in[0].dtype, result);
   return a;
 }
 

@@ -237,7 +237,7 @@ std::optional<Attrs> with_epilogue(const Signature& s, const Epilogue& e, DType 
   if (products > 1 && !is_layer(s)) return {};
   a.products = products;
   a.epilogue = e;
-  a.dtype = result == s.in[0].dtype ? ResultDType() : result;
+  a.dtype = ResultDType::where_other(s.in[0].dtype, result);
   return a;
 }
 
