@@ -1,11 +1,14 @@
 #include "ir/result_dtypes.h"
 
-#include <algorithm>
-
 #include "base/error.h"
+#include "base/list_of.h"
 #include "base/text.h"
 
 namespace ebb {
+
+// What ListOf asks of its items.
+static std::string_view text_of(DType t) { return name_of(t); }
+static void parse_text(DType& t, std::string_view text) { t = parse_dtype(text); }
 
 void ResultDType::parse(std::string_view text) {
   value_ = text.empty() ? std::nullopt : std::optional(parse_dtype(text));
@@ -18,18 +21,12 @@ std::vector<DType> ResultDTypes::expanded(size_t results, DType default_dtype) c
   return std::vector<DType>(results, values_.empty() ? default_dtype : values_[0]);
 }
 
-std::string ResultDTypes::text() const {
-  return separated(values_, ",", [](DType t) { return name_of(t); });
-}
+std::string ResultDTypes::text() const { return separated(values_, ",", text_of); }
 
 void ResultDTypes::parse(std::string_view text) {
-  std::vector<DType> values;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    values.push_back(parse_dtype(text.substr(0, comma)));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  values_ = std::move(values);
+  ListOf<DType> read;
+  read.parse(text);
+  values_ = std::move(read.items);
 }
 
 }  // namespace ebb

@@ -10,7 +10,7 @@ namespace {
 
 struct Map {
   std::string formula = {}, names = {};  // of the inputs, with commas between them
-  ResultDType dtype = {};                // none: the widest of the inputs
+  ResultDType dtype = {};                // unspecified: the widest of the inputs
   void fields(auto&& f) {
     f("formula", formula);
     f("names", names);

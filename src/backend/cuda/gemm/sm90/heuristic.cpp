@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cuda/gemm/sm90/problem.h"
+#include "backend/cuda/gemm/sm90/params.h"
 #include "backend/cuda/kit/tma.h"
 #include "base/error.h"
 #include "base/round_up.h"
@@ -48,7 +48,7 @@ double step_clocks(const Problem& p, const TileSize& t, const Choice& c, int64_t
   constexpr double shared_bytes_per_clock = 131;
   const double a = t.m * 128.0 * (multicast == Multicast::a ? 0.5 : 1);
   constexpr double narrow = 1.4;  // a byte of boxes of 32 columns takes so much longer
-  const bool in_narrow = p.form <= Form::tt && b_transposed(p.form) && t.n % 64 != 0;
+  const bool in_narrow = p.form <= Form::tt && b_transposed(p.form) && narrow_rows(t.n);
   const double b =
       (in_narrow ? narrow * t.n : columns_of(p, t)) * 128.0 * (multicast == Multicast::b ? 0.5 : 1);
   const double clocks = std::max({t.m * t.n / 32.0, (a + b) / bytes_per_clock,
