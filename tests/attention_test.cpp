@@ -6,7 +6,7 @@
 #include "backends.h"
 #include "guarded.h"
 #include "nn/layers.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "reference.h"
 #include "runtime/plan.h"
 #include "support/one_op.h"

@@ -1,5 +1,5 @@
 // Concatenations that the producers of their segments write, and that semantics are preserved.
-#include "passes/views.h"
+#include "passes/views/elide_copies.h"
 
 #include <gtest/gtest.h>
 
@@ -14,9 +14,9 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/silu/op.h"
 #include "ops/split/op.h"
-#include "passes/fuse_loops.h"
+#include "passes/fusion/fuse_loops.h"
+#include "passes/fusion/inline_producers.h"
 #include "passes/gradients.h"
-#include "passes/inline_producers.h"
 #include "passes/simplify.h"
 #include "support/graphs.h"
 #include "support/same_results.h"

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "nn/ops.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/hashed_weights.h"
 

@@ -202,9 +202,9 @@ std::vector<Layout> layouts() {
   };
 }
 
-TEST(StridedView, values__are_those_of_the_strides) {
+TEST(StorageView, values__are_those_of_the_strides) {
   for (const Layout& l : layouts()) {
-    const auto view = StridedView::of(l.sizes, l.strides);
+    const auto view = StorageView::of(l.sizes, l.strides);
     ASSERT_TRUE(view) << Shape(l.sizes);
     Graph g;
     const Value v = view->input(g, "x", DType::f32);
@@ -223,10 +223,10 @@ TEST(StridedView, values__are_those_of_the_strides) {
   }
 }
 
-TEST(StridedView, what_overlaps_or_divides_no_stride__needs_a_copy) {
-  EXPECT_FALSE(StridedView::of(std::vector<int64_t>{4, 6}, std::vector<int64_t>{3, 1}));
-  EXPECT_FALSE(StridedView::of(std::vector<int64_t>{4, 6}, std::vector<int64_t>{13, 2}));
-  EXPECT_FALSE(StridedView::of(std::vector<int64_t>{4, 6}, std::vector<int64_t>{1, 1}));
+TEST(StorageView, what_overlaps_or_divides_no_stride__needs_a_copy) {
+  EXPECT_FALSE(StorageView::of(std::vector<int64_t>{4, 6}, std::vector<int64_t>{3, 1}));
+  EXPECT_FALSE(StorageView::of(std::vector<int64_t>{4, 6}, std::vector<int64_t>{13, 2}));
+  EXPECT_FALSE(StorageView::of(std::vector<int64_t>{4, 6}, std::vector<int64_t>{1, 1}));
 }
 
 // ---- calls --------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // fuse_loops over pixels: group norms and their gradients; and of maps. Along rows:
 // passes_test.cpp.
-#include "passes/fuse_loops.h"
+#include "passes/fusion/fuse_loops.h"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/silu/op.h"
 #include "ops/sqrt/op.h"
+#include "passes/fusion/inline_producers.h"
 #include "passes/gradients.h"
-#include "passes/inline_producers.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
 #include "support/graphs.h"

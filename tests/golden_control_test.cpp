@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "nn/ldm_control.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "support/cpu.h"
 #include "support/files.h"
 #include "support/golden_distance.h"

@@ -7,7 +7,7 @@
 
 #include "io/safetensors.h"
 #include "nn/ldm_control.h"
-#include "passes/hoist.h"
+#include "passes/schedule/hoist.h"
 #include "pipeline/adapter_regions.h"
 #include "pipeline/control.h"
 #include "pipeline/image_encoder.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backends.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/golden_distance.h"
 #include "support/golden_networks.h"

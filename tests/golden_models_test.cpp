@@ -13,7 +13,7 @@
 #include "ops/mse/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "passes/gradients.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/golden_case.h"
 #include "support/golden_distance.h"

@@ -1,5 +1,5 @@
 // What depends on conditions that seldom change is computed when they do, with the same bits.
-#include "passes/hoist.h"
+#include "passes/schedule/hoist.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/table.h"
-#include "passes/horizontal_fusion.h"
+#include "passes/fusion/fuse_horizontally.h"
 #include "reference.h"
 #include "support/graphs.h"
 #include "support/same_results.h"

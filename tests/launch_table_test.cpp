@@ -8,7 +8,7 @@
 #include "backends.h"
 #include "diffusion/loss.h"
 #include "models/model.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "pipeline/load_model.h"
 #include "runtime/context.h"
 #include "runtime/launches.h"

@@ -13,7 +13,7 @@
 #include "models/model.h"
 #include "nn/storage.h"
 #include "nn/weights.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "pipeline/load_model.h"
 #include "runtime/plan.h"
 #include "support/far_device.h"

@@ -1,5 +1,5 @@
 // Networks in 16 bits whose parameters are rounded with them.
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 
 #include <gtest/gtest.h>
 

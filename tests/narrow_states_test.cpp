@@ -1,12 +1,12 @@
 // States that are read in 16 bits alone are kept in them, and the step computes the same bits.
-#include "passes/narrow_states.h"
+#include "passes/precision/narrow_states.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "nn/ops.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "passes/simplify.h"
 
 namespace ebb::narrow_states_test {

@@ -8,6 +8,7 @@
 #include "ops/loop/op.h"
 #include "ops/mse/op.h"
 #include "ops/prim/attention/op.h"
+#include "ops/prim/concat/op.h"
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/moments/op.h"
@@ -16,13 +17,13 @@
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
 #include "ops/rms_norm/op.h"
-#include "passes/fuse_loops.h"
+#include "passes/fusion/fuse_loops.h"
+#include "passes/fusion/inline_producers.h"
+#include "passes/fusion/rematerialise.h"
 #include "passes/gradients.h"
-#include "passes/inline_producers.h"
 #include "passes/lower.h"
-#include "passes/narrow_results.h"
-#include "passes/narrow_weights.h"
-#include "passes/rematerialise.h"
+#include "passes/precision/narrow_results.h"
+#include "passes/precision/narrow_weights.h"
 #include "passes/simplify.h"
 #include "passes/uses.h"
 #include "reference.h"
@@ -140,6 +141,28 @@ TEST(narrow_results, results_of_one_expression__are_rounded_each_for_itself) {
   verify(narrow, "narrow_results");
   EXPECT_EQ(count(narrow, ops::def::pointwise()), 1);
   expect_equal(g, narrow);
+}
+
+// Weights that are restored from 8 bits and read side by side, for example.
+TEST(narrow_results, parts_of_a_concatenation__are_rounded_where_they_are_made) {
+  const auto rounded = [](bool of_a_source) {
+    Graph g;
+    const Value x = g.input("x", f32({2, 6}));
+    const Scalar twice[] = {Scalar::input(0) * 2.0}, shifted[] = {Scalar::input(0) + 1.0};
+    const auto made = [&](std::span<const Scalar> by) {
+      return ops::pointwise(g, {.expr = Expr(1, by), .dtypes = DType::f32}, {&x, 1})[0];
+    };
+    const Value last = of_a_source ? x : made(shifted);
+    g.output("y",
+             ops::cast(ops::concat({ops::reshape(made(twice), {2, 6}), last}, 0), DType::bf16));
+    return g;
+  };
+  const Graph all = rounded(false), out = narrow_results(all, no_same_cost_class);
+  verify(out, "narrow_results");
+  EXPECT_EQ(count(out, ops::def::pointwise()), 2);  // no cast
+  expect_equal(all, out);
+  const Graph some = rounded(true);  // one part cannot be, so none is
+  EXPECT_EQ(narrow_results(some, no_same_cost_class).nodes().size(), some.nodes().size());
 }
 
 TEST(narrow_results, sums__are_rounded_where_they_are_made) {

@@ -1,13 +1,15 @@
 // Weights that stay in 8 bits: their numbers, what reads them, and how long they live restored.
-#include "passes/quantise_states.h"
+#include "passes/precision/quantise_states.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "nn/ops.h"
+#include "passes/fusion/fuse_horizontally.h"
 #include "passes/gradients.h"
-#include "passes/near_readers.h"
+#include "passes/lower.h"
+#include "passes/schedule/near_readers.h"
 #include "runtime/plan.h"
 #include "support/files.h"
 #include "support/hashed_weights.h"
@@ -168,6 +170,24 @@ TEST(near_readers, what_is_read_far_apart__is_made_again) {
   Graph plain;
   plain.output("y", ops::silu(plain.input("x", {DType::f32, {3}})));
   EXPECT_EQ(near_readers(plain).graph.nodes().size(), 1u);
+}
+
+// One node for the casts of many weights would restore all of them for each reader.
+TEST(near_readers, restored_weights__are_not_joined_by_others) {
+  const auto joined = [](DType codes) {
+    Graph g;
+    for (const char* name : {"a", "b"}) {
+      const Value w = g.source(Source::Kind::state, name, {codes, {8, 32}});
+      g.output(name, ops::map(
+                         {w}, [](auto x) { return x[0] - 128.0; }, DType::f32));
+    }
+    return fuse_horizontally(lower(g, [](const Signature& s) { return s.op->reference; }),
+                             [](const Signature&) { return true; })
+        .nodes()
+        .size();
+  };
+  EXPECT_EQ(joined(DType::u8), 2u);
+  EXPECT_EQ(joined(DType::bf16), 1u);
 }
 
 TEST(quantise_states, weights_of_products__are_what_products_alone_read) {

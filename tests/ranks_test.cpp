@@ -12,7 +12,7 @@
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/reduce_scatter/op.h"
 #include "ops/silu/op.h"
-#include "passes/place_collectives.h"
+#include "passes/schedule/place_collectives.h"
 #include "runtime/plan.h"
 #include "support/far_device.h"
 #include "support/files.h"

@@ -1,5 +1,5 @@
 // Activations computed again: the same bits as without, in less memory, on chains and on networks.
-#include "passes/recompute.h"
+#include "passes/schedule/recompute.h"
 
 #include <gtest/gtest.h>
 
@@ -16,11 +16,11 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
+#include "passes/fusion/inline_producers.h"
 #include "passes/gradients.h"
-#include "passes/inline_producers.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
-#include "passes/views.h"
+#include "passes/views/elide_copies.h"
 #include "runtime/plan.h"
 #include "support/graphs.h"
 #include "support/hashed_weights.h"
@@ -299,7 +299,7 @@ TEST_P(RecomputeOn, fewer_blocks_or_all__are_the_same_bits) {
 class RematerialiseOn : public test::OnEachBackend {};
 
 // Without the name of its loss a plan keeps the sums that it could make again
-// (passes/rematerialise.h).
+// (passes/fusion/rematerialise.h).
 TEST_P(RematerialiseOn, sums_rematerialised_or_kept__are_the_same_bits) {
   constexpr Case gated = {
       "dit_s2", "{image_size=32 width=64 depth=4 heads=1 classes=10 learn_sigma=false}", 1};

@@ -11,9 +11,9 @@
 #include "ops/prim/matmul/op.h"
 #include "ops/prim/resample/op.h"
 #include "ops/prim/slice/op.h"
-#include "passes/fold_producers.h"
-#include "passes/fuse_epilogues.h"
-#include "passes/prepare.h"
+#include "passes/products/fold_producers.h"
+#include "passes/products/fuse_epilogues.h"
+#include "passes/schedule/prepare.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
 

@@ -1,5 +1,5 @@
 // Slices of tensors: what the pass folds and what it leaves, and that the meaning stays.
-#include "passes/views.h"
+#include "passes/views/elide_copies.h"
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@
 #include "ops/silu/op.h"
 #include "ops/split/op.h"
 #include "ops/table.h"
-#include "passes/fuse_loops.h"
+#include "passes/fusion/fuse_loops.h"
+#include "passes/fusion/inline_producers.h"
 #include "passes/gradients.h"
-#include "passes/inline_producers.h"
 #include "passes/simplify.h"
 #include "runtime/context.h"
 #include "support/graphs.h"

@@ -1,5 +1,5 @@
 // Strided views of attention: what the pass reads and writes in place, and that the meaning stays.
-#include "passes/strided_views.h"
+#include "passes/views/strided_views.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@
 #include "passes/gradients.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
-#include "passes/views.h"
+#include "passes/views/elide_copies.h"
 #include "support/files.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
@@ -264,7 +264,7 @@ TEST(attention_views, strides_of_callers__are_read_in_place) {
   const std::vector<int64_t> sizes{2, 5, 3, 8};
   for (const std::vector<int64_t>& strides :
        {std::vector<int64_t>{120, 8, 40, 1}, std::vector<int64_t>{360, 72, 8, 1}}) {
-    const auto view = functions::StridedView::of(sizes, strides);
+    const auto view = functions::StorageView::of(sizes, strides);
     ASSERT_TRUE(view);
     Graph g;
     const auto input = [&](const char* name) { return view->input(g, name, DType::f32); };

@@ -1,5 +1,5 @@
 // Swapped runs as views: rotations become one loop, with the norm before them.
-#include "passes/hoist_views.h"
+#include "passes/views/hoist_views.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -15,11 +15,11 @@
 #include "ops/rms_norm/op.h"
 #include "ops/rope/op.h"
 #include "ops/silu/op.h"
-#include "passes/fuse_loops.h"
+#include "passes/fusion/fuse_loops.h"
+#include "passes/fusion/inline_producers.h"
 #include "passes/gradients.h"
-#include "passes/inline_producers.h"
 #include "passes/simplify.h"
-#include "passes/views.h"
+#include "passes/views/elide_copies.h"
 #include "support/graphs.h"
 #include "support/same_results.h"
 

@@ -1,6 +1,6 @@
 // Segmented views: which concatenations and slices the pass elides, and that semantics are
 // preserved.
-#include "passes/views.h"
+#include "passes/views/elide_copies.h"
 
 #include <gtest/gtest.h>
 
@@ -16,9 +16,9 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
-#include "passes/fuse_loops.h"
+#include "passes/fusion/fuse_loops.h"
+#include "passes/fusion/inline_producers.h"
 #include "passes/gradients.h"
-#include "passes/inline_producers.h"
 #include "passes/lower.h"
 #include "passes/simplify.h"
 #include "support/graphs.h"

@@ -5,7 +5,7 @@
 
 #include "io/safetensors.h"
 #include "nn/ops.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/far_device.h"
 #include "support/files.h"

@@ -7,8 +7,8 @@
 
 #include "adapters/decomposed.h"
 #include "base/error.h"
-#include "base/file_and_numbers.h"
 #include "base/parse_json.h"
+#include "base/text.h"
 #include "nn/storage.h"
 #include "train/model_weights.h"
 

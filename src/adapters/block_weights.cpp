@@ -6,9 +6,10 @@
 #include <span>
 
 #include "base/error.h"
-#include "base/file_and_numbers.h"
+#include "base/fields.h"
 #include "base/names.h"
 #include "base/strength.h"
+#include "base/text.h"
 
 namespace ebb::adapters {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "adapters/adapters.h"
 #include "base/error.h"
-#include "base/file_and_numbers.h"
 #include "base/parse_json.h"
+#include "base/text.h"
 #include "models/family.h"
 #include "train/model_weights.h"
 

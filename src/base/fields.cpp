@@ -11,16 +11,21 @@
 namespace ebb {
 namespace {
 
+// What all of `text` is, if it is one.
+template <class T>
+std::optional<T> whole(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  T v{};
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, v);
+  return error == std::errc() && at == end ? std::optional(v) : std::nullopt;
+}
+
 template <class T>
 T parse_whole(std::string_view text, std::string_view subject, std::string_view kind) {
-  T v{};
-  const char* begin = text.data();
-  const char* end = begin + text.size();
-  if (begin != end && *begin == '+') ++begin;
-  const auto [at, ec] = std::from_chars(begin, end, v);
-  require(ec == std::errc() && at == end && !text.empty(), subject, ": expected ", kind, " (got '",
-          text, "')");
-  return v;
+  const std::optional<T> v = whole<T>(text);
+  require(v.has_value(), subject, ": expected ", kind, " (got '", text, "')");
+  return *v;
 }
 
 template <class T>
@@ -28,11 +33,7 @@ std::vector<T> parse_list(std::string_view text, auto&& item) {
   if (!text.empty() && text.front() == '[' && text.back() == ']')
     text = text.substr(1, text.size() - 2);
   std::vector<T> out;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    out.push_back(item(text.substr(0, comma)));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
+  for (const std::string_view one : items_in(text, ",")) out.push_back(item(one));
   return out;
 }
 
@@ -104,6 +105,8 @@ double parse_number(std::string_view text, std::string_view subject) {
 int64_t parse_integer(std::string_view text, std::string_view subject) {
   return parse_whole<int64_t>(text, subject, "a whole number");
 }
+
+std::optional<double> as_number(std::string_view text) { return whole<double>(text); }
 
 std::string field_text(const Field& field) { return std::visit(Printer{}, field.ref); }
 

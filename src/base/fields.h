@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -65,5 +66,7 @@ std::string number_text(double v);
 // Reads a number; throws Error naming `subject` if `text` is not wholly one.
 double parse_number(std::string_view text, std::string_view subject);
 int64_t parse_integer(std::string_view text, std::string_view subject);
+// The number that all of `text` is; none: it is something else.
+std::optional<double> as_number(std::string_view text);
 
 }  // namespace ebb

@@ -1,9 +1,6 @@
-// Texts of several parts, as flags are: a file with numbers behind it, parted by colons,
-// "FILE:0.8:0.5", and lists.
+// Texts as flags have them: a file with numbers behind it, parted by colons, "FILE:0.8:0.5".
 #pragma once
 
-#include <concepts>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,20 +20,5 @@ struct FileAndNumbers {
 // number that is not finite, and where a file is there but for what stands behind its last colon.
 FileAndNumbers file_and_numbers(const std::string& text, size_t most, std::string_view who,
                                 std::string_view noun);
-
-// What stands between the separators, each without blanks before and behind: one more than there
-// are separators. The parts lie in `text`.
-std::vector<std::string_view> parted(std::string_view text, std::string_view separators);
-// Parts of a text that is gone would be nothing.
-template <class Text>
-requires std::same_as<Text, std::string> std::vector<std::string_view> parted(
-    Text&& text, std::string_view separators)
-= delete;
-
-// The words with commas between them.
-std::string listed(const std::vector<std::string>& words);
-
-// The number that all of `text` is; none: it is something else.
-std::optional<double> as_number(std::string_view text);
 
 }  // namespace ebb

@@ -30,14 +30,11 @@ class ListOf final : public TextValue {
   std::string text() const override {
     return separated(items, ",", [](const T& item) { return text_of(item); });
   }
-  // Throws Error.
+  // Throws Error, and leaves the items as they were.
   void parse(std::string_view text) override {
-    items.clear();
-    while (!text.empty()) {
-      const size_t end = text.find(',');
-      parse_text(items.emplace_back(), text.substr(0, end));
-      text = end == std::string_view::npos ? "" : text.substr(end + 1);
-    }
+    std::vector<T> read;
+    for (const std::string_view item : items_in(text, ",")) parse_text(read.emplace_back(), item);
+    items = std::move(read);
   }
 };
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_and_numbers.h"
+#include "base/text.h"
 
 namespace ebb {
 namespace {

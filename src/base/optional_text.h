@@ -2,7 +2,6 @@
 // later keep the texts of its earlier uses so, which are keys of recorded measurements.
 #pragma once
 
-#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <string>
@@ -66,11 +65,8 @@ class OptionalNumbers final : public OptionalText {
   std::string text() const override { return separated(values, ","); }
   void parse(std::string_view text) override {
     values.clear();
-    while (!text.empty()) {
-      const size_t end = std::min(text.find(','), text.size());
-      values.push_back(parse_integer(text.substr(0, end), "numbers"));
-      text.remove_prefix(std::min(end + 1, text.size()));
-    }
+    for (const std::string_view one : items_in(text, ","))
+      values.push_back(parse_integer(one, "numbers"));
   }
 };
 

@@ -1,5 +1,5 @@
 // append, joined, separated: texts of many small fragments, where a stream for each would take most
-// of the time.
+// of the time. parted: the fragments of such a text.
 #pragma once
 
 #include <charconv>
@@ -9,6 +9,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace ebb {
 
@@ -53,5 +54,20 @@ std::string separated(const Items& items, std::string_view between, const Part& 
   }
   return out;
 }
+
+// What stands between the separators, each without blanks before and behind: one more than there
+// are separators. The parts lie in `text`.
+std::vector<std::string_view> parted(std::string_view text, std::string_view separators);
+// The items of a list: the same, but none in an empty text.
+std::vector<std::string_view> items_in(std::string_view text, std::string_view separators);
+
+// Parts of a text that is gone would be nothing.
+template <class Text>
+concept Temporary = std::same_as<Text, std::string>;
+void parted(Temporary auto&& text, std::string_view separators) = delete;
+void items_in(Temporary auto&& text, std::string_view separators) = delete;
+
+// The words with commas between them.
+std::string listed(const std::vector<std::string>& words);
 
 }  // namespace ebb

@@ -2,7 +2,6 @@
 // line the flag may be repeated.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,12 +20,9 @@ class TextList final : public TextValue {
   // An empty text is of no texts. Throws Error for an empty one among several.
   void parse(std::string_view text) override {
     texts.clear();
-    if (text.empty()) return;
-    for (size_t at = 0; at <= text.size();) {
-      const size_t end = std::min(text.find(';', at), text.size());
-      require(end > at, "one of several texts is empty (got '", text, "')");
-      texts.emplace_back(text.substr(at, end - at));
-      at = end + 1;
+    for (const std::string_view one : items_in(text, ";")) {
+      require(!one.empty(), "one of several texts is empty (got '", text, "')");
+      texts.emplace_back(one);
     }
   }
 };

@@ -10,7 +10,7 @@
 #include "ops/prim/reshape/op.h"
 #include "ops/prim/slice/op.h"
 #include "ops/split/op.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 
 namespace ebb {
 

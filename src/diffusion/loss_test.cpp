@@ -11,7 +11,7 @@
 #include "ops/prim/conv2d/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "passes/gradients.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "runtime/plan.h"
 #include "support/cpu.h"
 #include "support/files.h"

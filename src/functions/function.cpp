@@ -1,8 +1,8 @@
 #include "functions/function.h"
 
 #include "base/error.h"
-#include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "functions/backward.h"
 
 #define X(name)                     \

@@ -45,7 +45,7 @@ Prepared::Prepared(const Function& f, std::span<const TensorRef> in, const Attri
     if (!t.present) continue;
     present_.push_back(i);
     empty = empty || std::ranges::find(t.sizes, 0) != t.sizes.end();
-    const auto view = StridedView::of(t.sizes, t.strides);
+    const auto view = StorageView::of(t.sizes, t.strides);
     wants_copy_[i] = !view;
     const std::string name = str("x", i);
     values.back() = view ? view->input(g, name, t.dtype)

@@ -10,9 +10,9 @@
 
 namespace ebb::functions {
 
-std::optional<StridedView> StridedView::of(std::span<const int64_t> sizes,
+std::optional<StorageView> StorageView::of(std::span<const int64_t> sizes,
                                            std::span<const int64_t> strides) {
-  StridedView v;
+  StorageView v;
   v.shape = Shape(std::vector<int64_t>(sizes.begin(), sizes.end()));
   v.dim_of.assign(sizes.size(), -1);
   std::vector<size_t> moving;  // dims that take steps in memory, the longest first
@@ -45,7 +45,7 @@ std::optional<StridedView> StridedView::of(std::span<const int64_t> sizes,
   return v;
 }
 
-Value StridedView::input(Graph& g, std::string_view name, DType dtype) const {
+Value StorageView::input(Graph& g, std::string_view name, DType dtype) const {
   if (dense) return g.input(name, {dtype, shape});
   Value x = g.input(name, {dtype, storage});
   for (int64_t d = 0; d < storage.rank(); ++d)

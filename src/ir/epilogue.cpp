@@ -1,6 +1,7 @@
 #include "ir/epilogue.h"
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace ebb {
 
@@ -29,10 +30,7 @@ void Epilogue::parse(std::string_view text) {
   more = more.substr(1, more.size() - 2);
   constexpr std::string_view in_parts = "parts=", from = "columns=";
   bool in_columns = false;
-  while (!more.empty()) {
-    const size_t comma = std::min(more.find(','), more.size());
-    std::string_view item = more.substr(0, comma);
-    more.remove_prefix(std::min(comma + 1, more.size()));
+  for (std::string_view item : items_in(more, ",")) {
     if (!in_columns && item.starts_with(in_parts)) {
       parts = parse_integer(item.substr(in_parts.size()), "epilogue");
       continue;

@@ -1,5 +1,5 @@
 // LoopForm: how a fused loop computes a use of an op. It is all that the fuser of loops
-// (passes/fuse_loops.h) knows of an op.
+// (passes/fusion/fuse_loops.h) knows of an op.
 #pragma once
 
 #include <optional>

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/fields.h"
-#include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "io/resize.h"
 #include "models/family.h"
 #include "nn/ldm_unet.h"

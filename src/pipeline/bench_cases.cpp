@@ -60,6 +60,13 @@ std::vector<NetworkCase> finetuned_networks() {
            .batch = 4,
            .checkpoint = true,
            .rank = 16},
+          {.name = "sdxl_lora_q8",
+           .model = "sdxl",
+           .settings = "",
+           .batch = 4,
+           .checkpoint = true,
+           .rank = 16,
+           .frozen_in_8_bits = true},
           // the U-Net of the model in the box (tools/box/networks.json)
           {.name = "box",
            .model = "sd15",

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/file_and_numbers.h"
+#include "base/text.h"
 #include "models/config_fields.h"
 #include "pipeline/checkpoint_family.h"
 #include "pipeline/component.h"

@@ -1,7 +1,7 @@
 #include "pipeline/component.h"
 
 #include "models/wrappers.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "train/model_weights.h"
 
 namespace ebb {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "nn/hashed_weights.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "pipeline/bench_cases.h"
 #include "pipeline/model_bench.h"
 

@@ -5,7 +5,7 @@
 
 #include "adapters/adapter_file.h"
 #include "base/error.h"
-#include "base/file_and_numbers.h"
+#include "base/text.h"
 #include "models/family.h"
 #include "pipeline/checkpoint_family.h"
 #include "text/textual_inversion.h"

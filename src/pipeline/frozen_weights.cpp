@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "passes/quantise_states.h"
+#include "passes/precision/quantise_states.h"
 
 namespace ebb {
 

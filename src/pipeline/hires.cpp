@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file_and_numbers.h"
+#include "base/fields.h"
 #include "base/names.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "io/resize.h"
 #include "pipeline/decoder.h"
 #include "pipeline/init_image.h"

@@ -13,7 +13,7 @@
 #include "io/safetensors.h"
 #include "models/model.h"
 #include "nn/storage.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "pipeline/bench_cases.h"
 #include "runtime/plan.h"
 #include "runtime/weight_store.h"

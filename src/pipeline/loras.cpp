@@ -8,6 +8,7 @@
 #include "base/file_and_numbers.h"
 #include "base/names.h"
 #include "base/strength.h"
+#include "base/text.h"
 #include "pipeline/file_purpose.h"
 
 namespace ebb {

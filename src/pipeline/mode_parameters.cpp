@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/text.h"
 
 namespace ebb {
 namespace {

@@ -11,6 +11,7 @@
 #include "models/model.h"
 #include "nn/hashed_weights.h"
 #include "pipeline/bench_cases.h"
+#include "pipeline/frozen_weights.h"
 #include "runtime/graph_bench.h"
 #include "runtime/plan.h"
 #include "train/state.h"
@@ -59,7 +60,9 @@ Network make_network(const NetworkCase& m, const DiffusionConfig& diffusion) {
               .weights = {}};
   for (const nn::Weight& w : out.specs)  // of a checkpoint none is 0
     out.weights[w.name] = m.checkpoint ? nn::hashed_weight(w) : nn::initial_tensor(w, 1);
+  const Graph whole = out.loss;
   if (m.rank > 0) add_adapter(out, named, m.rank);
+  if (m.frozen_in_8_bits) out.loss = frozen_in_8_bits(out.loss, whole, {});
   return out;
 }
 

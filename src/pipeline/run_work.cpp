@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "passes/hoist.h"
+#include "passes/schedule/hoist.h"
 #include "pipeline/component.h"
 #include "pipeline/picture_dialect.h"
 #include "pipeline/text_to_image.h"

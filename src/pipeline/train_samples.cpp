@@ -4,10 +4,10 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "base/file_and_numbers.h"
 #include "base/json.h"
 #include "base/names.h"
 #include "base/temporary.h"
+#include "base/text.h"
 #include "diffusion/solver/run.h"
 #include "io/file.h"
 #include "io/image.h"

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace ebb::ranks {
 namespace {
@@ -212,16 +213,13 @@ int64_t tasks_of_node(std::string_view tasks, int64_t node) {
         "ranks: Slurm's tasks per node must be numbers as 4(x2),3 (got '", tasks, "')");
     return out;
   };
-  for (std::string_view rest = tasks; !rest.empty();) {
-    const size_t comma = rest.find(',');
-    const std::string_view part = rest.substr(0, comma);
+  for (const std::string_view part : items_in(tasks, ",")) {
     const size_t open = part.find("(x");
     const bool repeated = open != part.npos && part.ends_with(')');
     const int64_t nodes = repeated ? number(part.substr(open + 2, part.size() - open - 3)) : 1;
     const int64_t here = number(part.substr(0, repeated ? open : part.npos));
     if (node < nodes) return here;
     node -= nodes;
-    rest = comma == rest.npos ? "" : rest.substr(comma + 1);
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "passes/memory.h"
+#include "passes/schedule/memory.h"
 #include "runtime/context.h"
 
 namespace ebb {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "ops/prim/pointwise/op.h"
-#include "passes/graph_cut.h"
+#include "passes/schedule/graph_cut.h"
 #include "runtime/chosen_kernel.h"
 #include "runtime/lowering.h"
 #include "runtime/run_step.h"

@@ -6,7 +6,7 @@
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/names.h"
-#include "passes/near_readers.h"
+#include "passes/schedule/near_readers.h"
 
 namespace ebb {
 namespace {

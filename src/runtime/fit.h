@@ -1,5 +1,5 @@
-// Plans that fit into memory: activations are recomputed (passes/recompute.h) as far as was asked
-// for.
+// Plans that fit into memory: activations are recomputed (passes/schedule/recompute.h) as far as
+// was asked for.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "passes/memory.h"
-#include "passes/recompute.h"
+#include "passes/schedule/memory.h"
+#include "passes/schedule/recompute.h"
 
 namespace ebb {
 

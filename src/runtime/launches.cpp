@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "passes/memory.h"
+#include "passes/schedule/memory.h"
 #include "runtime/side_stream.h"
 
 namespace ebb {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "passes/prepare.h"
+#include "passes/schedule/prepare.h"
 #include "runtime/fit.h"
 #include "runtime/supporting_kernels.h"
 #include "runtime/weight_store.h"

@@ -87,7 +87,7 @@ class Plan {
   const std::vector<Step>& steps() const { return steps_; }
   int64_t arena_bytes() const { return memory_.arena_bytes; }  // the exact peak of a run
   int64_t source_bytes() const;                                // inputs, params, states
-  RecomputeCount recomputed() const { return recomputed_; }    // see passes/recompute.h
+  RecomputeCount recomputed() const { return recomputed_; }    // see passes/schedule/recompute.h
   Cost cost() const;                                           // of a run: the steps' together
   // The plan stage of `ebb explain`: steps with kernels, types, bytes, FLOPs, and the peak.
   std::string text() const;

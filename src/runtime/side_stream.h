@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/device.h"
-#include "passes/memory.h"
+#include "passes/schedule/memory.h"
 #include "runtime/fit.h"
 
 namespace ebb {

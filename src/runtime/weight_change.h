@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "passes/prepare.h"
+#include "passes/schedule/prepare.h"
 #include "runtime/context.h"
 
 namespace ebb {
@@ -49,7 +49,7 @@ struct WeightChange {
 };
 using WeightChanges = std::map<std::string, std::vector<WeightChange>, std::less<>>;  // by weight
 
-// What a plan reads of weights, as expression_of() (passes/prepare.h) gives it.
+// What a plan reads of weights, as expression_of() (passes/schedule/prepare.h) gives it.
 struct PreparedExpression {
   Graph graph;
   std::string text;                  // of the graph

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "passes/prepare.h"
+#include "passes/schedule/prepare.h"
 #include "runtime/context.h"
 #include "runtime/weight_change.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "nn/network.h"
-#include "passes/quantise_states.h"
+#include "passes/precision/quantise_states.h"
 #include "train/model_weights.h"
 
 namespace ebb::train {

@@ -40,7 +40,8 @@ std::string trained_text(const nn::Weights& weights);
 // state's own memory; elsewhere fetch_state() brings it up to date.
 void bind_state(Plan& plan, const TrainState& state, const Split& split = {});
 // Gives a plan one of its weights on the host, whole or a part, in the dtype that it keeps it in:
-// what is not trained may be in 16 bits (passes/narrow_states.h), or in 8 (quantise_states.h).
+// what is not trained may be in 16 bits (passes/precision/narrow_states.h), or in 8
+// (quantise_states.h).
 void bind_weight(Plan& plan, const std::string& name, const Tensor& weight);
 // Only types are left: for a rank that does not write the state, and whose device has it.
 void drop_tensors(TrainState& state);

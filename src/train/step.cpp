@@ -15,8 +15,8 @@
 #include "ops/sqrt/op.h"
 #include "ops/square/op.h"
 #include "passes/gradients.h"
-#include "passes/mixed_precision.h"
-#include "passes/narrow_states.h"
+#include "passes/precision/mixed_precision.h"
+#include "passes/precision/narrow_states.h"
 
 namespace ebb::train {
 namespace {

@@ -12,7 +12,7 @@
 #include "apps/cli/picture_formats.h"
 #include "base/by_flag.h"
 #include "base/error.h"
-#include "base/file_and_numbers.h"
+#include "base/fields.h"
 #include "base/json.h"
 #include "base/names.h"
 #include "base/parse_json.h"

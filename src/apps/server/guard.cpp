@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "apps/server/base64.h"
-#include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/text.h"
 
 namespace ebb::server {
 namespace {

@@ -8,7 +8,6 @@
 #include "apps/cli/settings_file.h"
 #include "apps/server/fault.h"
 #include "apps/server/settings.h"
-#include "base/file_and_numbers.h"
 #include "base/json.h"
 #include "base/parse_json.h"
 #include "base/text.h"

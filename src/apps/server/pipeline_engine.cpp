@@ -18,7 +18,6 @@
 #include "apps/server/settings.h"
 #include "base/byte_size.h"
 #include "base/error.h"
-#include "base/file_and_numbers.h"
 #include "base/text.h"
 #include "diffusion/solver/run.h"
 #include "io/image.h"

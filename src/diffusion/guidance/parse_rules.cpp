@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "diffusion/guidance/guide.h"
 
 namespace ebb {
@@ -75,14 +76,10 @@ void check_scales_after(const Rules& rules, const std::vector<RuleCall>& calls, 
 std::vector<RuleCall> parse_rules(std::string_view text) {
   std::vector<RuleCall> out;
   text = trimmed(text);
-  const std::string_view all = text;
-  for (bool more = !text.empty(); more;) {
-    const std::string_view part = text.substr(0, text.find(';'));
-    more = part.size() < text.size();
-    text.remove_prefix(part.size() + (more ? 1 : 0));
+  for (const std::string_view part : items_in(text, ";")) {
     const size_t colon = std::min(part.find(':'), part.size());
     const std::string_view name = trimmed(part.substr(0, colon));
-    require(!name.empty(), "guidance: a rule has no name  got '", all, "'");
+    require(!name.empty(), "guidance: a rule has no name  got '", text, "'");
     const std::string_view options = trimmed(part.substr(std::min(colon + 1, part.size())));
     require(colon == part.size() || !options.empty(), "guidance: no option follows the colon of '",
             name, ":'");

@@ -1,6 +1,6 @@
 // map: a formula of tensors that broadcast against each other, "x * sigmoid(x) * y".
 #include "base/error.h"
-#include "base/file_and_numbers.h"
+#include "base/text.h"
 #include "functions/function.h"
 #include "ir/formula.h"
 #include "ops/prim/pointwise/op.h"

@@ -11,7 +11,7 @@
 #include "diffusion/loss.h"
 #include "ir/text.h"
 #include "models/model.h"
-#include "passes/mixed_precision.h"
+#include "passes/precision/mixed_precision.h"
 #include "pipeline/load_model.h"
 #include "runtime/launches.h"
 #include "runtime/plan.h"

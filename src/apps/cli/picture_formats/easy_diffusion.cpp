@@ -4,8 +4,8 @@
 
 #include "apps/cli/picture_formats.h"
 #include "base/error.h"
-#include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/text.h"
 
 namespace ebb::cli::picture_formats {
 namespace {

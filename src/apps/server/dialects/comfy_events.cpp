@@ -4,8 +4,8 @@
 
 #include "apps/server/comfy/prompt.h"
 #include "apps/server/random_text.h"
-#include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/text.h"
 
 namespace ebb::server::dialects {
 namespace {

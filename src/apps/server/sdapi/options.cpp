@@ -7,8 +7,8 @@
 #include "apps/server/pictures.h"
 #include "apps/server/request_limits.h"
 #include "apps/server/sdapi/request.h"
-#include "base/file_and_numbers.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "io/image.h"
 
 namespace ebb::server::sdapi {

@@ -1,5 +1,6 @@
 // scale_steps: a scale for every step, as text like 7x10+1x5: 7 for ten steps, then 1 for five.
 #include "base/error.h"
+#include "base/text.h"
 #include "diffusion/guidance/options.h"
 
 namespace ebb::guidance_rules {
@@ -14,8 +15,7 @@ struct Options {
 
 std::vector<double> read_scales(std::string_view text) {
   std::vector<double> out;
-  while (true) {
-    const std::string_view part = text.substr(0, text.find('+'));
+  for (const std::string_view part : parted(text, "+")) {
     const size_t times = part.find('x');
     const int64_t steps =
         times == part.npos ? 1 : parse_integer(part.substr(times + 1), "scale_steps: scales");
@@ -24,9 +24,8 @@ std::vector<double> read_scales(std::string_view text) {
     const double scale = parse_number(part.substr(0, times), "scale_steps: scales");
     require(std::isfinite(scale), "scale_steps: scales must be finite (", scale, ")");
     out.insert(out.end(), static_cast<size_t>(steps), scale);
-    if (part.size() == text.size()) return out;
-    text.remove_prefix(part.size() + 1);
   }
+  return out;
 }
 
 class ScaleSteps : public Guidance {

@@ -10,11 +10,7 @@ namespace {
 
 std::vector<int64_t> numbers(std::string_view text, std::string_view of) {
   std::vector<int64_t> all;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('x'), text.size());
-    all.push_back(parse_integer(text.substr(0, end), of));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  for (const std::string_view one : items_in(text, "x")) all.push_back(parse_integer(one, of));
   return all;
 }
 
@@ -54,11 +50,9 @@ std::string HeadViews::text() const {
 
 void HeadViews::parse(std::string_view text) {
   items_.clear();
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    Item item = item_of(text.substr(0, end));
+  for (const std::string_view one : items_in(text, ",")) {
+    Item item = item_of(one);
     set(item.index, std::move(item.view));
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
 }
 

@@ -210,7 +210,7 @@ std::vector<Choice> choices(const Problem& p, const std::vector<TileSize>& tiles
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.clocks < y.clocks; });
   // the best split-K factors for each tile and multicast mode
-  constexpr size_t most = 16;
+  constexpr size_t most = 24;  // the choices of all presets are among them
   std::vector<Choice> best;
   for (const Guess& g : guesses) {
     const auto same = [&](const Choice& c) {
