@@ -2,6 +2,7 @@
 // which the derived tests compare with the reference: shapes with edges in every direction.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -432,9 +433,9 @@ TEST_P(Activated, kept_pre_activation__determines_the_activation) {
       const auto have = run(*k, tunes[t]);
       const RefArray a = loaded(have[0], s.out[0]), z = loaded(have[1], s.out[1]);
       for (size_t i = 0; i < a.v.size(); ++i) {
-        std::vector<double> x;
+        std::array<double, 2> x{};
         for (size_t half = 0; half < inputs; ++half)
-          x.push_back(z.v[(i / columns * inputs + half) * columns + i % columns]);
+          x[half] = z.v[(i / columns * inputs + half) * columns + i % columns];
         const double want =
             activated(gate, x[inputs == 1 ? 0 : gate.of]) * (inputs == 1 ? 1 : x[1 - gate.of]);
         constexpr double expression = 1e-5;  // in f32, far below the rounding to 16 bits

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "io/image.h"
+#include "io/safetensors.h"
 #include "pipeline/model_in_the_box.h"
 #include "support/files.h"
 #include "support/program.h"
@@ -55,7 +56,8 @@ TEST_F(CliBox, without_a_model__takes_the_one_that_comes_with_it) {
   const Tensor image = picture("a", "--prompt 'a red apple' --steps 4");
   EXPECT_EQ(image.shape(), (Shape{128, 128, 3}));
   EXPECT_NE(said_.text.find("takes the one that comes with ebb"), said_.text.npos) << said_.text;
-  EXPECT_NE(said_.text.find("takes --guidance 3, as its file says"), said_.text.npos) << said_.text;
+  EXPECT_NE(said_.text.find("its file asks for guidance 3 (usually 7)"), said_.text.npos)
+      << said_.text;
   EXPECT_NE(said_.text.find("share/ebb/box.safetensors"), said_.text.npos) << said_.text;
   EXPECT_EQ(said_.text.find("guessed"), said_.text.npos) << said_.text;
   const auto pixels = image.span<uint8_t>();
@@ -78,9 +80,9 @@ TEST(model_in_the_box, missing__names_all_places) {
 
 TEST_F(CliBox, guidance__is_what_the_flag_says) {
   const Tensor image = picture("a", "--prompt 'a red apple' --steps 1 --guidance 3");
-  EXPECT_EQ(said_.text.find("as its file says"), said_.text.npos) << said_.text;
+  EXPECT_EQ(said_.text.find("its file asks"), said_.text.npos) << said_.text;
   picture("b", "--prompt 'a red apple' --steps 1 --rules cfg:scale=3");
-  EXPECT_EQ(said_.text.find("as its file says"), said_.text.npos) << said_.text;
+  EXPECT_EQ(said_.text.find("its file asks"), said_.text.npos) << said_.text;
   const Tensor open = picture("c", "--prompt 'a red apple' --steps 1");
   EXPECT_TRUE(std::ranges::equal(image.span<uint8_t>(), open.span<uint8_t>()));
   const Tensor more = picture("d", "--prompt 'a red apple' --steps 1 --guidance 7");
@@ -89,7 +91,7 @@ TEST_F(CliBox, guidance__is_what_the_flag_says) {
 
 // Whoever names the file, or a copy of it, gets what suits it.
 TEST_F(CliBox, file_that_is_named_or_converted__says_its_guidance) {
-  const std::string said = "takes --guidance 3, as its file says";
+  const std::string said = "its file asks for guidance 3 (usually 7)";
   const std::string box = model_in_the_box(), copy = folder_ / "copy.safetensors";
   picture("a", "--prompt fox --steps 1 --model " + box);
   EXPECT_NE(said_.text.find(said), said_.text.npos) << said_.text;
@@ -97,6 +99,13 @@ TEST_F(CliBox, file_that_is_named_or_converted__says_its_guidance) {
   ASSERT_EQ(converted.code, 0) << converted.text;
   picture("b", "--prompt fox --steps 1 --model " + copy);
   EXPECT_NE(said_.text.find(said), said_.text.npos) << said_.text;
+}
+
+TEST_F(CliBox, folder_of_it__makes_pictures_of_its_size) {
+  const std::string folder = folder_ / "folder";
+  const Output converted = run_program(str("convert ", model_in_the_box(), " ", folder));
+  ASSERT_EQ(converted.code, 0) << converted.text;
+  EXPECT_EQ(picture("a", "--prompt fox --steps 1 --model " + folder).shape(), (Shape{128, 128, 3}));
 }
 
 TEST_F(CliBox, colours__are_those_of_the_prompt) {
@@ -121,9 +130,32 @@ TEST_F(CliBox, lora_of_twenty_blueprints__makes_blue_paper_of_white) {
                       "--out '",
                       run, "'"));
   ASSERT_EQ(out.code, 0) << out.text;
-  EXPECT_NE(out.text.find("20 pictures in 1 buckets: 128x128 (20)"), out.text.npos) << out.text;
+  EXPECT_NE(out.text.find("20 pictures in 1 bucket: 128x128 (20)"), out.text.npos) << out.text;
   const std::string lora = str("--lora '", run, "/model-00000024.safetensors'");
   EXPECT_GT(count(picture("after", cat + lora)).blue, 3 * much);
+  const auto file = io::TensorFile::open(run + "/model-00000024.safetensors");
+  EXPECT_FALSE(file.metadata().contains("ss_base_model_version")) << "it fits no published one";
+  const std::string report = testing::file_bytes(run + "/report.html");
+  EXPECT_NE(report.find("<dt>trained</dt><dd>344,064, as adapter lora</dd>"), report.npos);
+}
+
+// A LoRA says that it is for the model that it was trained on, and is no network of that kind.
+TEST_F(CliBox, info_of_a_lora_for_it__says_what_it_fits) {
+  const std::string file = folder_ / "lora.safetensors",
+                    layer = "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn2_to_k";
+  io::write_safetensors(file, std::vector<io::NamedTensor>{
+                                  {layer + ".lora_down.weight", Tensor(DType::f32, {4, 128})},
+                                  {layer + ".lora_up.weight", Tensor(DType::f32, {128, 4})}});
+  const auto info = [&](const std::string& flags) {
+    return nlohmann::json::parse(run_program(str("info --json ", flags, file)).text);
+  };
+  EXPECT_EQ(info("")["adapter"]["fits"], "the model that comes with ebb");
+  const auto taken = info("--model box ");
+  EXPECT_FALSE(taken.contains("use")) << taken;
+  ASSERT_TRUE(taken.contains("fault")) << taken;
+  EXPECT_NE(taken["fault"].get<std::string>().find(layer), std::string::npos) << taken;
+  const Output whole = run_program(str("info --json --model box ", model_in_the_box()));
+  EXPECT_FALSE(nlohmann::json::parse(whole.text).contains("fault")) << whole.text;
 }
 
 // Of squares of 128 pixels, which the file says.

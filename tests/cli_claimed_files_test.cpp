@@ -51,11 +51,17 @@ TEST_F(CliClaimedFiles, report__names_files_and_seeds) {
 TEST_F(CliClaimedFiles, sizes_that_a_file_cannot_hold__are_said_first) {
   const std::string out = folder_ / "x.webp", many = folder_ / "many";
   const auto error = [&](const std::string& words) { return error_line(to(words)); };
-  EXPECT_EQ(error(out + " --n 10000 --upscale " +
-                  checkpoint({{"esrgan_compact", "{width=8 layers=1 scale=4}", ""}}, "up")),
-            "generate: --out: a grid of 10000 pictures of 256x256 is 25802x25802, and WebP holds "
-            "16383 pixels a side; a .png file as --out or a folder as --out holds it  " +
-                out);
+  const std::string larger =
+      " --n 10000 --upscale " +
+      checkpoint({{"esrgan_compact", "{width=8 layers=1 scale=4}", ""}}, "up");
+  const std::string grid =
+      "generate: --out: a grid of 10000 pictures of 256x256 is 25802x25802, and ";
+  EXPECT_EQ(error(out + larger),
+            grid + "WebP holds 16383 pixels a side; a folder as --out holds it  " + out);
+  EXPECT_EQ(error(png() + larger), grid +
+                                       "ebb reads at most 16384 pixels a side and 134217728 in "
+                                       "all; a folder as --out holds it  " +
+                                       png());
   const std::string wide = str("generate --device cpu --model ", whole(),
                                " --prompt fox --steps 1 --size 16384x64 --out ");
   EXPECT_EQ(error_line(wide + many + "/ --format webp"),
@@ -64,6 +70,25 @@ TEST_F(CliClaimedFiles, sizes_that_a_file_cannot_hold__are_said_first) {
                 many + "/");
   EXPECT_FALSE(fs::exists(out));
   EXPECT_FALSE(fs::exists(many));
+}
+
+TEST_F(CliClaimedFiles, grid_with_rows_that_are_too_long__has_others_and_is_replaced) {
+  std::string data = images(8, "/one"), run = folder_ / "run";
+  images(8, "/two");
+  ASSERT_EQ(
+      run_program(str("train --device cpu --steps 1 --batch 2 --data ", data, " --out ", run)).code,
+      0);
+  const std::string sample = str("sample ", run, " --device cpu --steps 1 --out ", png(), " --n ");
+  for (int i = 0; i < 2; ++i) {  // 1640 a class: 16402 pixels
+    const Output out = run_program(sample + "3280");
+    EXPECT_EQ(out.code, 0) << out.text;
+    EXPECT_EQ(io::read_image(png()).shape(), (Shape{572, 582, 3}));
+  }
+  EXPECT_EQ(
+      error_line(sample + "1639 --columns 1639"),
+      "sample: --out: a grid of 1639 pictures of 8x8 is 16392x12, and ebb reads at most 16384 "
+      "pixels a side and 134217728 in all; a folder as --out holds it  " +
+          png());
 }
 
 TEST_F(CliClaimedFiles, interrupted_grid__leaves_that_of_an_earlier_run) {

@@ -81,6 +81,9 @@ TEST_F(cli_create, networks_that_do_not_fit__are_one_error) {
             std::string::npos);
   EXPECT_NE(line("\"unet\"", "\"unett\"").find("unknown section 'unett'"), std::string::npos);
   EXPECT_NE(line("\"hidden\"", "\"hiden\"").find("hiden"), std::string::npos);
+  EXPECT_NE(line("\"channel_mult\": [1, 2]", "\"channel_mult\": []")
+                .find("ldm_unet: needs levels (0) and residual blocks (1)  " + folder_.path()),
+            std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(file("x")));
 }
 

@@ -107,7 +107,7 @@ TEST_F(CliEval, classes_of_other_names__give_no_class_accuracy_and_the_reason) {
       out.text.find("no class accuracy: class 1 is 'dog' in the model and 'fish' in the data\n"),
       std::string::npos)
       << out.text;
-  EXPECT_NE(out.text.find("1 images that cannot be read left out: image: must be a PNG"),
+  EXPECT_NE(out.text.find("images that cannot be read left out (1): image: must be a PNG"),
             std::string::npos)
       << out.text;
 }

@@ -186,6 +186,17 @@ TEST_F(CliGenerateFiles, file_that_is_no_checkpoint__is_named_with_its_flag) {
   EXPECT_TRUE(says({0, embedding}, "a file of the folder --embedding-dir")) << embedding;
 }
 
+TEST_F(CliGenerateFiles, folder_of_a_training_run__is_told_what_takes_it) {
+  const std::string run = folder_ / "run";
+  const Output trained =
+      run_program(str("train --device cpu --steps 1 --batch 2 --data ", images(8), " --out ", run));
+  ASSERT_EQ(trained.code, 0) << trained.text;
+  EXPECT_EQ(error_line(generate(run, "--prompt fox")),
+            str("checkpoint: the folder is of a training run, whose model is a denoiser (tiny) "
+                "that reads no text, which ebb sample and ebb eval take  ",
+                run, "/model-00000001.safetensors"));
+}
+
 TEST_F(CliGenerateFiles, out_that_is_a_file_of_another_kind__is_refused) {
   const std::string notes = folder_ / "notes.txt", bare = folder_ / "notes";
   testing::put_file(notes, "x"), testing::put_file(bare, "x");
@@ -194,6 +205,7 @@ TEST_F(CliGenerateFiles, out_that_is_a_file_of_another_kind__is_refused) {
               "generate: --out must be a .png, .jpg, .webp, .safetensors or .npy file or a folder, "
               "but a file of another kind is there  " +
                   out);
+  EXPECT_TRUE(error_line(to("-")).starts_with("generate: --out must name a .png, "));
 }
 
 TEST_F(CliGenerateFiles, flags_without_effect__are_said) {

@@ -65,10 +65,18 @@ TEST_F(CliSchedule, auto__is_of_the_name_then_of_the_dialect_then_of_the_network
     EXPECT_EQ(schedule(str("--dialect ", r.dialect, " --sampler '", r.sampler, "'")), r.schedule)
         << r.dialect << " " << r.sampler;
   EXPECT_EQ(schedule(""), "karras");
-  EXPECT_EQ(schedule("--schedule-options rho=5"), "karras");
   EXPECT_EQ(schedule("--dialect a1111"), "karras");
   EXPECT_EQ(schedule("--dialect comfy"), "simple");
   EXPECT_EQ(schedule("--sampler 'Euler a' --schedule simple"), "simple");
+}
+
+TEST_F(CliSchedule, options_of_a_schedule_without_a_name__are_refused_whatever_chose_it) {
+  for (const char* flags :
+       {"", "--dialect comfy ", "--sampler euler ", "--sampler 'Euler Karras' "})
+    EXPECT_TRUE(
+        testing::error_line(generate(model_, str("--prompt fox --schedule-options rho=5 ", flags)))
+            .starts_with("schedule: auto has no options; give its name, "))
+        << flags;
 }
 
 TEST_F(CliSchedule, configs_and_pictures__leave_it_as_open_as_flags) {

@@ -124,6 +124,18 @@ TEST_F(CliOutFiles, error_within_a_run__says_what_was_written) {
       << out.text;
 }
 
+// A limit of the size of files stands for the full disk.
+TEST_F(CliOutFiles, folder_that_gets_no_picture__is_not_left) {
+  // 4 or 8 KB, by the shell: less than a picture, more than OpenMP's own files
+  const std::string limited = "--version; ( trap '' XFSZ; ulimit -f 8; '" +
+                              testing::program_path() + "' ",
+                    many = folder_ / "new/many";
+  const Output out = run_program(limited + to(many + "/", "--n 3") + " )");
+  EXPECT_EQ(out.code, 2) << out.text;
+  EXPECT_NE(out.text.find("cannot write (File too large)  " + many), out.text.npos) << out.text;
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
 // A file that appears when the first preview does, which is after the look at what is there.
 TEST_F(CliOutFiles, file_that_appears_meanwhile__is_not_replaced) {
   for (const char* name : {"late.npy", "late.safetensors", "late.png"}) {

@@ -61,6 +61,13 @@ TEST_F(CliReport, page__shows_the_run) {
   EXPECT_NE(html.find("<td>lr</td><td><b>0.002</b></td><td class='usual'>0.001</td>"), html.npos);
   EXPECT_EQ(html.find("<td>beta1</td><td><b>"), html.npos) << "it is the default";
   EXPECT_NE(html.find("<dt>parameters</dt>"), html.npos);
+  const size_t end = out.text.find("  loss ", out.text.find("step 4/4"));
+  const double told = std::stod(out.text.substr(end + 7));
+  EXPECT_NE(out.text.find(" (mean of 4)", end), out.text.npos) << out.text;
+  const size_t at = html.find("<dt>loss</dt><dd>");
+  ASSERT_NE(at, html.npos);
+  EXPECT_NEAR(std::stod(html.substr(at + 17)), told, 1e-3);
+  EXPECT_NE(html.find(" (mean of 4)</dd>", at), html.npos);
   EXPECT_NE(html.find("4 images 8x8x3 in 2 classes · "), html.npos);
   EXPECT_EQ(html.find("<h2>Quality</h2>"), html.npos);
   // what a crash cut short does not keep a page from being written

@@ -164,8 +164,7 @@ TEST_F(CliSample, seeds__have_64_bits) {
   for (const char* wrong : {"-2", "18446744073709551616", "1.5"})
     for (const std::string command : {"sample x", "train", "samplers plot"})
       EXPECT_NE(error_line(str(command, " --seed ", wrong))
-                    .find(str(": seed: expected a whole number from 0 to 2^64 - 1 (got '", wrong,
-                              "') (see ebb ")),
+                    .find(str("0 to 2^64 - 1, or -1 to draw one (got '", wrong, "') (see ebb ")),
                 std::string::npos)
           << command;
   EXPECT_EQ(run_program(sample(run, "--seed 18446744073709551615")).code, 0);
@@ -299,7 +298,8 @@ TEST_F(CliSample, size__is_width_by_height) {
       "nearest is 32x32)");
   for (const char* wrong : {"0", "8x", "x8", "8x8x8", "eight", "-8", "8,8", "1e3"})
     EXPECT_TRUE(error_line(sample(run, str("--size ", wrong)))
-                    .starts_with("sample: --size must be auto, N or WIDTHxHEIGHT in pixels (got '"))
+                    .starts_with("sample: --size must be auto, N or WIDTHxHEIGHT in pixels, 1 to "
+                                 "16384 a side (got '"))
         << wrong;
   EXPECT_EQ(error_line(sample(run, "--size ''")), "sample: --size says nothing (got '')");
 }

@@ -43,11 +43,13 @@ TEST_F(Cli, bench_of_nothing__is_refused_before_it_measures) {
 }
 
 TEST_F(Cli, bench_load__loads_a_file_or_random_weights) {
-  const Output out = run_program("bench load --device cpu --size 40MB --json");
+  const Output out = run_program("bench load --device cpu --size 48MB --json");
   EXPECT_EQ(out.code, 0) << out.text;
-  EXPECT_NE(out.text.find(R"({"op":"load","device":"cpu","gb":0.05)"), std::string::npos)
-      << out.text;  // of whole tensors
-  EXPECT_EQ(error_line("bench load"), "bench: load needs --file or --size");
+  EXPECT_NE(out.text.find(R"({"op":"load","device":"cpu","gb":0.048)"), std::string::npos)
+      << out.text;
+  const std::string either = "bench: load needs either --file or --size (got ";
+  EXPECT_EQ(error_line("bench load"), either + "neither)");
+  EXPECT_EQ(error_line("bench load --file nofile --size 5MB"), either + "both)");
   EXPECT_EQ(error_line("bench matmul --size 1GB"), "bench: --file and --size are for bench load");
   EXPECT_EQ(error_line("bench load --size 5"),
             "bench: --size must be a number and a unit: MB or M (10^6 bytes), GB or G (10^9), MiB "
@@ -177,6 +179,8 @@ TEST_F(Cli, file_that_is_no_checkpoint__is_called_what_it_is) {
             str("safetensors: must be a safetensors file (this is JSON text)  ", json));
   EXPECT_EQ(error_line(str("report ", png)),
             str("report: must be the folder of a run (there is no metrics.jsonl in it)  ", png));
+  EXPECT_EQ(error_line(str("report ", folder_ / "nowhere")),
+            "report: must be the folder of a run (it is not there)  " + folder_ / "nowhere");
 }
 
 TEST_F(Cli, config_that_breaks_off__is_located) {
@@ -308,6 +312,16 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
             "explain: unknown dtype 'f8' (known: f32, bf16, f16)");
   EXPECT_NE(run_program("explain --stage passes").text.find("fuse_loops"), std::string::npos);
   EXPECT_NE(run_program("explain --stage launches").text.find("launches"), std::string::npos);
+  EXPECT_EQ(error_line("explain --no-train --optimizer lion"),
+            "explain: --optimizer is for the training step (--no-train)");
+  for (const auto& [stage, flag] : {std::pair{"graph", "--optimizer lion"},
+                                    {"graph", "--dtype bf16"},
+                                    {"passes", "--optimizer lion"},
+                                    {"passes", "--batch 3"},
+                                    {"passes", "--P-mean 1"}})
+    EXPECT_EQ(error_line(str("explain --stage ", stage, " ", flag)),
+              str("explain: ", std::string(flag).substr(0, std::string(flag).find(' ')),
+                  " has no effect on --stage ", stage));
   EXPECT_EQ(error_line("explain --stage after:"),
             "explain: after: needs a pass (ebb explain --stage passes)");
   EXPECT_EQ(error_line("explain --stage after:fuse_lops"),
@@ -316,6 +330,14 @@ TEST_F(Cli, explain__knows_the_dtypes_of_training) {
             run_program("explain --stage fused").text);
   const Output low = run_program("explain --no-train --dtype bf16 --stage fused");
   EXPECT_NE(low.text.find("bf16["), std::string::npos);
+}
+
+TEST_F(Cli, device_that_is_not_here__is_for_explain) {
+  EXPECT_EQ(error_line("bench silu --device cuda:h200"),
+            "device: must be auto, cpu or cuda; a GPU that is not here is for ebb explain (got "
+            "'cuda:h200')");
+  EXPECT_NE(run_program("explain --help").text.find("cuda:h100 or cuda:h200"), std::string::npos);
+  EXPECT_EQ(run_program("sample --help-all").text.find("cuda:h"), std::string::npos);
 }
 
 TEST_F(Cli, explain__shortens_long_expressions) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/safetensors.h"
+#include "pipeline/model_in_the_box.h"
 #include "support/program.h"
 #include "text/clip_vocabulary.h"
 
@@ -52,6 +53,22 @@ TEST_F(CliTokens, json__has_everything) {
   EXPECT_EQ(steps[0]["chunks"][0]["embeddings"][0], span);
   EXPECT_EQ(steps[1]["chunks"][0]["ids"][1], 1929);
   EXPECT_EQ(steps[1]["chunks"][0]["ids"][76], 0);
+}
+
+// The model in the box has a text encoder of 128 channels, so its embeddings are narrow, too.
+TEST_F(CliTokens, model__says_whose_embeddings_are_taken) {
+  io::write_safetensors(folder_ / "rex.safetensors",
+                        std::vector<io::NamedTensor>{{"emb_params", Tensor(DType::f32, {2, 128})}});
+  const std::string flags = str("tokens --prompt rex --embedding-dir ", folder_.path());
+  EXPECT_NE(run_program(flags).text.find("no vectors of width 768 (128)"), std::string::npos);
+  const std::string model = str(" --model ", model_in_the_box());
+  const Output out = run_program(flags + model);
+  EXPECT_EQ(out.code, 0);
+  EXPECT_NE(out.text.find("<rex 1>"), std::string::npos) << out.text;
+  EXPECT_EQ(out.text.find("left out"), std::string::npos) << out.text;
+  EXPECT_EQ(error_line(str("tokens --prompt a --encoder clip_g", model)),
+            str("tokens: --model must have the text encoder clip_g (it has clip_l)  ",
+                model_in_the_box()));
 }
 
 TEST_F(CliTokens, diffusers__reads_exclamation_marks_as_padding) {

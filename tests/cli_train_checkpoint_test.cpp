@@ -257,6 +257,9 @@ TEST_F(cli_train_checkpoint, captions_that_are_cut_while_shuffled__are_told_once
   const size_t at = out.text.find("captions are cut after 75 tokens");
   ASSERT_NE(at, std::string::npos) << out.text;
   EXPECT_EQ(out.text.find("captions are cut", at + 1), std::string::npos) << out.text;
+  const std::string told = out.text.substr(at, out.text.find('\n', at) - at);
+  EXPECT_TRUE(told.ends_with("...'")) << told;  // not all 600 characters
+  EXPECT_LT(told.size(), 120u) << told;
 }
 
 TEST_F(cli_train_checkpoint, numbers_beyond_the_files_dtype__are_written_as_they_are_or_refused) {

@@ -144,7 +144,7 @@ TEST_F(cli_train_control, images_that_do_not_fit_their_pictures__are_errors_with
   put_map(folder + "/2.png", {64, 64, 3});
   says("must have the shape of the picture, to a tenth (64x64, the picture 96x64)  ");
   put_file(folder + "/2.png", "no picture");
-  says("control_images: 1 pictures cannot be read: ");
+  says("control_images: pictures cannot be read (1): ");
   says("maps/2.png");
   fs::copy_file(maps() + "/1.png", folder + "/other.png");
   const Output out = run_program(control("unused", "--steps 1"));

@@ -1,5 +1,5 @@
 // Changes of low rank beside what they change: the same numbers, and no gradient of what stays.
-#include "passes/products/distribute_products.h"
+#include "passes/contractions/distribute_products.h"
 
 #include <gtest/gtest.h>
 

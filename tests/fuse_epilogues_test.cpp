@@ -1,6 +1,6 @@
 // fuse_epilogues: which expressions fuse into matmuls and convolutions, and that results stay the
 // same.
-#include "passes/products/fuse_epilogues.h"
+#include "passes/contractions/fuse_epilogues.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/prim/conv2d/op.h"
-#include "passes/products/circular_padding.h"
+#include "passes/contractions/circular_padding.h"
 #include "support/files.h"
 #include "support/golden_distance.h"
 #include "support/golden_runs.h"

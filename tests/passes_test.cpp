@@ -16,6 +16,7 @@
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
 #include "ops/prim/reshape/op.h"
+#include "ops/prim/slice/op.h"
 #include "ops/rms_norm/op.h"
 #include "passes/fusion/fuse_loops.h"
 #include "passes/fusion/inline_producers.h"
@@ -163,6 +164,26 @@ TEST(narrow_results, parts_of_a_concatenation__are_rounded_where_they_are_made) 
   expect_equal(all, out);
   const Graph some = rounded(true);  // one part cannot be, so none is
   EXPECT_EQ(narrow_results(some, no_same_cost_class).nodes().size(), some.nodes().size());
+}
+
+TEST(narrow_results, copies_of_products_and_of_several_results__are_of_narrow_ones) {
+  Graph g;
+  const Value in[] = {g.input("a", {DType::bf16, {4, 6}}), g.input("b", {DType::bf16, {4, 8}})};
+  const ops::Matmul sums{.trans_a = true, .dtype = DType::f32, .row_sums = true};
+  const std::vector<Value> product = g.add(ops::def::matmul(), sums, in);  // [6, 8], [6]
+  const Scalar x = Scalar::input(0), two[] = {x * 2.0, x + 1.0};
+  const Value wide = g.input("x", f32({6, 8}));
+  const std::vector<Value> both =
+      ops::pointwise(g, {.expr = Expr(1, two), .dtypes = DType::f32}, {&wide, 1});
+  g.output("y",
+           ops::cast(ops::concat({both[0], ops::slice(product[0], 0, 1, 3), both[0], both[1]}, 0),
+                     DType::bf16));
+  g.output("sums", product[1]);
+  const Graph out = narrow_results(g, all_same_cost_class);
+  verify(out, "narrow_results");
+  EXPECT_EQ(count(out, ops::def::pointwise()), 1);                    // no cast
+  EXPECT_EQ(out.type(out.outputs().back().value).dtype, DType::f32);  // the sums
+  expect_equal(g, out);
 }
 
 TEST(narrow_results, sums__are_rounded_where_they_are_made) {

@@ -10,6 +10,7 @@
 #include "ops/add/op.h"
 #include "ops/prim/concat/op.h"
 #include "ops/prim/embedding/op.h"
+#include "ops/prim/matmul/op.h"
 #include "ops/prim/moments/op.h"
 #include "ops/prim/pointwise/op.h"
 #include "ops/prim/reduce/op.h"
@@ -17,6 +18,7 @@
 #include "ops/prim/slice/op.h"
 #include "ops/silu/op.h"
 #include "passes/gradients.h"
+#include "runtime/fit.h"
 #include "support/far_device.h"
 #include "support/files.h"
 
@@ -285,8 +287,19 @@ TEST(plan, too_little_memory__says_what_it_needs_and_what_helps) {
         p.bind_missing();
         p.run({{"x", x}, {"target", x}});
       },
-      "MB are free on a far device; a smaller --batch, more --accumulation, --recompute auto "
-      "or --dtype bf16");
+      "MB are free on a far device; a smaller --batch, --recompute auto or more --accumulation "
+      "needs less");
+}
+
+TEST(advice_on_memory, names_bf16_where_products_are_of_f32) {
+  const auto advice = [](DType dtype) {
+    Graph g;
+    const Value a = g.input("a", {dtype, {4, 6}}), b = g.input("b", {dtype, {6, 8}});
+    g.output("y", ops::matmul(a, b));
+    return advice_on_memory(g, true);
+  };
+  EXPECT_NE(advice(DType::f32).find("a smaller --batch, --dtype bf16 or"), std::string::npos);
+  EXPECT_EQ(advice(DType::bf16).find("--dtype"), std::string::npos);
 }
 
 TEST(plan, check_memory__counts_what_is_not_there_yet) {

@@ -173,7 +173,7 @@ TEST(near_readers, what_is_read_far_apart__is_made_again) {
 }
 
 // One node for the casts of many weights would restore all of them for each reader.
-TEST(near_readers, restored_weights__are_not_joined_by_others) {
+TEST(fuse_horizontally, restored_weights__stay_alone) {
   const auto joined = [](DType codes) {
     Graph g;
     for (const char* name : {"a", "b"}) {

@@ -250,6 +250,38 @@ TEST_F(TextToImageOf, mistakes__are_found_when_a_request_is_resolved) {
   EXPECT_EQ(error_of([&] { pipeline_.resolve(q); }), "generate: --n must be 1 to 10000 (got 0)");
 }
 
+// Before it spends the time.
+TEST_F(TextToImageOf, size_far_beyond_the_models__is_a_warning) {
+  const CheckpointParts parts = small_checkpoint(golden());
+  TextToImageRequest q = request();
+  const auto said = [&](int64_t height, int64_t width) {
+    q.size = {.height = height, .width = width};
+    std::vector<std::string> out = resolve(parts, q).warnings;
+    std::erase_if(out, [](const std::string& w) { return !w.starts_with("size: "); });
+    return out;
+  };
+  const ImageSize own = own_size(parts.denoiser);
+  EXPECT_TRUE(said(4 * own.height, 4 * own.width).empty());
+  EXPECT_TRUE(said(own.height / 2, 8 * own.width).empty());
+  const auto wide = said(4 * own.height, 8 * own.width);
+  ASSERT_EQ(wide.size(), 1u);
+  EXPECT_NE(wide[0].find(" has 32 times the pixels"), std::string::npos) << wide[0];
+}
+
+TEST_F(TextToImageOf, guidance_of_the_file__is_told_where_it_is_not_the_usual) {
+  CheckpointParts parts = small_checkpoint(golden());
+  TextToImageRequest q = request();
+  const auto notes = [&](double of_file) {
+    parts.guidance = of_file;
+    q.options.guidance = 7, q.options.guidance_open = true;
+    return resolve(parts, q).notes;
+  };
+  EXPECT_EQ(notes(3),
+            std::vector<std::string>{
+                "model: its file asks for guidance 3 (usually 7); --guidance sets another"});
+  EXPECT_TRUE(notes(7).empty());
+}
+
 // Where nothing names a sampler: of the folder's scheduler in its own dialect alone.
 TEST_F(TextToImageOf, sampler__is_that_of_the_folders_scheduler) {
   CheckpointParts parts = small_checkpoint(golden());

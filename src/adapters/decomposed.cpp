@@ -6,7 +6,7 @@
 #include "adapters/adapter_file.h"
 #include "nn/ops.h"
 #include "ops/sqrt/op.h"
-#include "passes/products/distribute_products.h"
+#include "passes/contractions/distribute_products.h"
 
 namespace ebb::adapters {
 namespace {

@@ -23,7 +23,7 @@ Value magnitude_scale(Value magnitude, Value length);
 // The root of the sum of squares over these dimensions, which stay as 1.
 Value lengths(Value v, const std::vector<int64_t>& over);
 // |W + change| of each row, f32 [out,1,...], of weights [out,...]; before: |W|, of that shape. Of a
-// change of low rank (passes/products/distribute_products.h) as
+// change of low rank (passes/contractions/distribute_products.h) as
 //   sqrt(|W|^2 + 2 <W, d> + <d, d>),
 // which takes thin products alone: nothing of the weight's size is written, and W may be in 16
 // bits. It is a difference where a change takes a row away, and products in bf16 may make it

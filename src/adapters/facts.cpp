@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "adapters/adapters.h"
@@ -39,8 +40,18 @@ std::string layers_of(const AdapterFile& file) {
 
 Network network(Network::Part part, int64_t number, const std::string& preset) {
   const NamedModel m = find_component(preset);
-  return {part, number, m.model, m.config,
-          train::described_weights(weights_of(*m.model, m.config))};
+  return described_network(part, number, *m.model, m.config);
+}
+
+std::vector<Candidate> published() {
+  std::vector<Candidate> out;
+  for (const Family* f : all_families())
+    for (const auto& [denoiser, name] : f->variants) {
+      out.push_back({name, {network(Network::Part::denoiser, 1, denoiser)}});
+      for (const FamilyText& t : f->texts)
+        out.back().networks.push_back(network(Network::Part::text, t.number, t.encoder));
+    }
+  return out;
 }
 
 // None: it is for another network.
@@ -52,21 +63,17 @@ std::optional<Fit> fit_of(const AdapterFile& file, const std::vector<Network>& n
   }
 }
 
-std::vector<std::string> fits_of(const AdapterFile& file) {
+std::vector<std::string> fits_of(const AdapterFile& file, const std::vector<Candidate>& models) {
   std::vector<std::string> whole, part;
-  for (const Family* f : all_families())
-    for (const auto& [denoiser, name] : f->variants) {
-      std::vector<Network> networks = {network(Network::Part::denoiser, 1, denoiser)};
-      for (const FamilyText& t : f->texts)
-        networks.push_back(network(Network::Part::text, t.number, t.encoder));
-      const auto fit = fit_of(file, networks);
-      if (!fit) continue;
-      if (fit->unmatched.empty())
-        whole.push_back(name);
-      else
-        part.push_back(str(name, " in part (", fit->matched, " of ",
-                           fit->matched + fit->unmatched.size(), " layers)"));
-    }
+  for (const auto& [name, networks] : models) {
+    const auto fit = fit_of(file, networks);
+    if (!fit) continue;
+    if (fit->unmatched.empty())
+      whole.push_back(name);
+    else
+      part.push_back(str(name, " in part (", fit->matched, " of ",
+                         fit->matched + fit->unmatched.size(), " layers)"));
+  }
   return whole.empty() ? part : whole;
 }
 
@@ -97,7 +104,12 @@ json beside(const std::string& path) {
 
 }  // namespace
 
-AdapterFacts facts_of(const AdapterFile& file) {
+Network described_network(Network::Part part, int64_t number, const Model& model,
+                          const ModelConfig& config) {
+  return {part, number, &model, config, train::described_weights(weights_of(model, config))};
+}
+
+AdapterFacts facts_of(const AdapterFile& file, std::vector<Candidate> others) {
   AdapterFacts out{.kinds = file.kinds(), .layers = layers_of(file), .unknown = file.unknown()};
   std::vector<double> ranks, alphas;
   for (const FileModule& m : file.modules()) {
@@ -110,7 +122,9 @@ AdapterFacts facts_of(const AdapterFile& file) {
   }
   out.ranks = range(ranks);
   out.alphas = range(alphas);
-  out.fits = fits_of(file);
+  std::vector<Candidate> models = published();
+  std::ranges::move(others, std::back_inserter(models));
+  out.fits = fits_of(file, models);
   const auto said = [&](const char* key) {
     const auto it = file.metadata().find(key);
     return it == file.metadata().end() ? std::string() : it->second;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "adapters/adapter_file.h"
+#include "adapters/targets.h"
 
 namespace ebb::adapters {
 
@@ -19,7 +20,16 @@ struct AdapterFacts {
   std::string strength;              // that its maker advises; "" if nobody does
   std::vector<std::string> unknown;  // tensors of no kind
 };
-AdapterFacts facts_of(const AdapterFile& file);
+// A model that a file may be for: its denoiser and its text encoders, of which no numbers are read.
+struct Candidate {
+  std::string name;  // for people
+  std::vector<Network> networks;
+};
+Network described_network(Network::Part part, int64_t number, const Model& model,
+                          const ModelConfig& config);
+
+// `others`: what it may fit beside the published models of all families.
+AdapterFacts facts_of(const AdapterFile& file, std::vector<Candidate> others = {});
 // Names and texts of those that are there, in order.
 std::vector<std::pair<std::string, std::string>> lines_of(const AdapterFacts& facts);
 

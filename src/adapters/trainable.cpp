@@ -12,7 +12,7 @@
 #include "nn/storage.h"
 #include "ops/prim/literal/op.h"
 #include "ops/stop_gradient/op.h"
-#include "passes/products/distribute_products.h"
+#include "passes/contractions/distribute_products.h"
 #include "train/model_weights.h"
 
 namespace ebb::adapters {

@@ -50,7 +50,7 @@ class TrainableAdapter {
 
   // The loss with the networks' params as states, which stay as they are, and the adapter's factors
   // as params. Each adapted weight is read as weight + change, as merging the file gives it;
-  // changes of low rank are beside their weights (passes/products/distribute_products.h).
+  // changes of low rank are beside their weights (passes/contractions/distribute_products.h).
   Graph adapted(const Graph& loss) const;
   // Of such a graph: the networks' own, which are not trained, and the factors.
   nn::Weights weights() const;

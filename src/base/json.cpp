@@ -87,7 +87,7 @@ struct Reader {
   Assign operator()(TextValue* v) const {
     if (auto* seed = dynamic_cast<Seed*>(v)) {
       const bool draws = json == -1 && dynamic_cast<DrawableSeed*>(v) != nullptr;
-      expect(json.is_number_unsigned() || draws, "a whole number from 0 to 2^64 - 1", json);
+      expect(json.is_number_unsigned() || draws, seed->rule(), json);
       return [seed, x = json.dump()] { seed->parse(x); };
     }
     expect(json.is_string(), "a string", json);

@@ -64,9 +64,10 @@ class OptionalNumbers final : public OptionalText {
   bool empty() const override { return values.empty(); }
   std::string text() const override { return separated(values, ","); }
   void parse(std::string_view text) override {
-    values.clear();
+    std::vector<int64_t> read;
     for (const std::string_view one : items_in(text, ","))
-      values.push_back(parse_integer(one, "numbers"));
+      read.push_back(parse_integer(one, "numbers"));
+    values = std::move(read);
   }
 };
 

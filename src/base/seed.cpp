@@ -13,8 +13,8 @@ void Seed::parse(std::string_view text) {
   uint64_t value = 0;
   const char* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
-  require(error == std::errc() && at == end && !text.empty(),
-          "seed: expected a whole number from 0 to 2^64 - 1 (got '", text, "')");
+  require(error == std::errc() && at == end && !text.empty(), "seed: expected ", rule(), " (got '",
+          text, "')");
   value_ = value;
 }
 

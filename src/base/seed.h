@@ -15,6 +15,8 @@ class Seed : public TextValue {
 
   std::string text() const override;
   void parse(std::string_view text) override;  // throws Error for all else
+  // What it must be, for errors.
+  virtual std::string_view rule() const { return "a whole number from 0 to 2^64 - 1"; }
 
  private:
   uint64_t value_;
@@ -27,6 +29,9 @@ class DrawableSeed final : public Seed {
   bool drawn() const { return drawn_; }  // it is to be told: nothing else says it
 
   void parse(std::string_view text) override;
+  std::string_view rule() const override {
+    return "a whole number from 0 to 2^64 - 1, or -1 to draw one";
+  }
 
  private:
   bool drawn_ = false;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "support/files.h"
 
 namespace ebb {
 namespace {
@@ -43,8 +44,10 @@ TEST(seed, less_1__draws_one_where_that_is_allowed) {
   set_fields_json(fields_of(some), R"({"seed": 5})", "some");
   EXPECT_FALSE(some.seed.drawn());
   EXPECT_EQ(uint64_t{some.seed}, 5u);
-  EXPECT_THROW(some.seed.parse("-2"), Error);
-  EXPECT_THROW(set_fields_json(fields_of(some), R"({"seed": -2})", "some"), Error);
+  const std::string range = "expected a whole number from 0 to 2^64 - 1, or -1 to draw one (got ";
+  testing::expect_error([&] { some.seed.parse("-2"); }, "seed: " + range + "'-2')");
+  testing::expect_error([&] { set_fields_json(fields_of(some), R"({"seed": -2})", "some"); },
+                        range + "-2)");
 }
 
 TEST(seed, json__is_a_number) {

@@ -58,14 +58,15 @@ std::string separated(const Items& items, std::string_view between, const Part& 
 // What stands between the separators, each without blanks before and behind: one more than there
 // are separators. The parts lie in `text`.
 std::vector<std::string_view> parted(std::string_view text, std::string_view separators);
-// The items of a list: the same, but none in an empty text.
+// The items of a list: the same, but none in an empty text. "1,2," has three, the last of them
+// empty.
 std::vector<std::string_view> items_in(std::string_view text, std::string_view separators);
 
 // Parts of a text that is gone would be nothing.
 template <class Text>
-concept Temporary = std::same_as<Text, std::string>;
-void parted(Temporary auto&& text, std::string_view separators) = delete;
-void items_in(Temporary auto&& text, std::string_view separators) = delete;
+concept TemporaryString = std::same_as<Text, std::string>;
+void parted(TemporaryString auto&& text, std::string_view separators) = delete;
+void items_in(TemporaryString auto&& text, std::string_view separators) = delete;
 
 // The words with commas between them.
 std::string listed(const std::vector<std::string>& words);

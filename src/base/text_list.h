@@ -19,11 +19,12 @@ class TextList final : public TextValue {
   std::string text() const override { return separated(texts, ";"); }
   // An empty text is of no texts. Throws Error for an empty one among several.
   void parse(std::string_view text) override {
-    texts.clear();
+    std::vector<std::string> read;
     for (const std::string_view one : items_in(text, ";")) {
       require(!one.empty(), "one of several texts is empty (got '", text, "')");
-      texts.emplace_back(one);
+      read.emplace_back(one);
     }
+    texts = std::move(read);
   }
 };
 

@@ -129,38 +129,24 @@ void make_folder(const std::string& path, std::string_view subject) {
           ": cannot make the folder (", error ? error.message() : "it is a file", ")  ", path);
 }
 
-namespace {
-
-// Folders made on the way to one, and removed with it: those that were there stay, whatever a path
-// with `..` calls them.
-class TrialFolder {
- public:
-  TrialFolder(const std::filesystem::path& folder, std::string_view subject) {
-    std::filesystem::path p;
-    std::error_code ignored;  // make_folder says what is wrong
-    for (const std::filesystem::path& part : folder) {
-      p /= part;
-      if (std::filesystem::create_directory(p, ignored)) made_.push_back(p);
-    }
-    try {
-      if (!folder.empty()) make_folder(folder.string(), subject);
-    } catch (...) {
-      unmake();
-      throw;
-    }
+TrialFolder::TrialFolder(const std::filesystem::path& folder, std::string_view subject) {
+  std::filesystem::path p;
+  std::error_code ignored;  // make_folder says what is wrong
+  for (const std::filesystem::path& part : folder) {
+    p /= part;
+    if (std::filesystem::create_directory(p, ignored)) made_.push_back(p);
   }
-  ~TrialFolder() { unmake(); }
-  TrialFolder(const TrialFolder&) = delete;
-  TrialFolder& operator=(const TrialFolder&) = delete;
-
- private:
-  void unmake() {
-    for (; !made_.empty(); made_.pop_back()) ::rmdir(made_.back().c_str());
+  try {
+    if (!folder.empty()) make_folder(folder.string(), subject);
+  } catch (...) {
+    unmake();
+    throw;
   }
-  std::vector<std::filesystem::path> made_;  // the outermost first
-};
+}
 
-}  // namespace
+void TrialFolder::unmake() {
+  for (; !made_.empty(); made_.pop_back()) ::rmdir(made_.back().c_str());
+}
 
 void check_can_write(const std::string& path, std::string_view subject) {
   std::error_code ignored;
@@ -266,7 +252,12 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::failed(std::string_view step, int cause) {
-  fail(subject_, ": cannot ", step, " (", std::strerror(cause), ")  ", path_);
+  const bool no_room = cause == ENOSPC || cause == EDQUOT || cause == EFBIG;
+  const int64_t put = file_ ? ::lseek(file_.number(), 0, SEEK_CUR) : -1;
+  const std::string room = no_room && put >= 0 && put < expected_
+                               ? str("; room for ", put, " of its ", expected_, " bytes")
+                               : "";
+  fail(subject_, ": cannot ", step, " (", std::strerror(cause), room, ")  ", path_);
 }
 
 void AtomicFile::write(std::span<const uint8_t> bytes) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/temporary.h"
 #include "core/tensor.h"
@@ -65,6 +67,22 @@ bool write_new_file(const std::string& path, std::span<const uint8_t> bytes,
 // Makes the folder and those above it. Throws Error naming `subject` and the cause.
 void make_folder(const std::string& path, std::string_view subject);
 
+// A folder for files that may never come: made, with those above it, as make_folder() does, and
+// removed with it where it is empty then and was not kept. Those that were there stay, whatever a
+// path with `..` calls them.
+class TrialFolder {
+ public:
+  TrialFolder(const std::filesystem::path& folder, std::string_view subject);
+  ~TrialFolder() { unmake(); }
+  TrialFolder(const TrialFolder&) = delete;
+  TrialFolder& operator=(const TrialFolder&) = delete;
+  void keep() { made_.clear(); }
+
+ private:
+  void unmake();
+  std::vector<std::filesystem::path> made_;  // the outermost first
+};
+
 // Throws Error, naming `subject` and the cause, if no file could be written to `path` as it is now,
 // or into a folder that may be made first: to be asked before long work. Leaves nothing, neither
 // folders nor, of `path`, what a process that was killed had begun.
@@ -95,6 +113,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  // Of all that will be written: an Error about a disk without room then tells what there was for.
+  void expect(int64_t bytes) { expected_ = bytes; }
   void write(std::span<const uint8_t> bytes);
   void write(std::string_view text);
   // Where what is there is to be kept, the new file is kept beside it, and an Error says where.
@@ -111,7 +131,8 @@ class AtomicFile {
   std::string path_;
   std::string temporary_;
   std::string subject_;
-  Descriptor file_;  // none: it has its name, or is gone
+  int64_t expected_ = 0;  // bytes; 0: nobody said
+  Descriptor file_;       // none: it has its name, or is gone
 };
 
 // A file that grows at its end. Each text is one write, at the end that the file has by then: lines

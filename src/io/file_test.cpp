@@ -69,6 +69,20 @@ TEST(check_can_fill, leaves_nothing_and_keeps_what_is_there) {
   EXPECT_FALSE(std::filesystem::exists(folder / "a/b"));
 }
 
+TEST(TrialFolder, goes_unless_there_is_a_file_in_it_or_it_is_kept) {
+  const testing::Folder folder;
+  { const TrialFolder trial(folder / "a/b", "out"); }
+  EXPECT_EQ(folder.files(), 0u);
+  {
+    const TrialFolder trial(folder / "a/b", "out");
+    testing::put_file(folder / "a/x", "");
+  }
+  EXPECT_FALSE(fs::exists(folder / "a/b"));
+  EXPECT_TRUE(fs::exists(folder / "a/x"));
+  TrialFolder(folder / "c", "out").keep();
+  EXPECT_TRUE(fs::exists(folder / "c"));
+}
+
 TEST(check_can_fill, link_to_nowhere_as_a_folder__is_an_error_and_stays) {
   const testing::Folder folder;
   std::filesystem::create_symlink(folder / "away", folder / "link");

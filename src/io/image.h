@@ -12,15 +12,16 @@
 #include <string>
 #include <vector>
 
+#include "core/image_limits.h"
 #include "core/tensor.h"
 
 namespace ebb::io {
 
 // What decode_image() refuses before it allocates: small files can ask for much memory.
 struct ImageLimits {
-  int64_t side = 16384;               // pixels
-  int64_t pixels = int64_t{1} << 27;  // height x width
-  int64_t file = int64_t{256} << 20;  // bytes
+  int64_t side = longest_image_side;   // pixels
+  int64_t pixels = most_image_pixels;  // height x width
+  int64_t file = int64_t{256} << 20;   // bytes
 };
 
 // What decode_image() left undone, for people; "" if nothing.

@@ -185,6 +185,15 @@ TEST(png, latin1_text__becomes_utf8) {
   EXPECT_EQ(png_text(png, "t"), (std::map<std::string, std::string>{{"k", "caf\u00e9"}}));
 }
 
+TEST(png, text_around_more_pixels_than_a_chunk_may_have__is_read) {
+  Bytes png = encode_png(gradient(1, 1, 1), {{"k", "v"}});
+  constexpr size_t length = size_t{17} << 20, frame = 12;  // of a chunk: length, type, checksum
+  Bytes large(length + frame);
+  std::copy_n("\x01\x10\x00\x00IDAT", 8, large.begin());
+  png.insert(png.end() - frame, large.begin(), large.end());  // in front of IEND
+  EXPECT_EQ(png_text(png, "t"), (std::map<std::string, std::string>{{"k", "v"}}));
+}
+
 // ---- channels ----
 
 TEST(decode_image, channels__convert_as_requested) {

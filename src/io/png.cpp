@@ -3,9 +3,12 @@
 #include <png.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csetjmp>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "base/utf8.h"
 #include "io/image_decoders.h"
@@ -80,7 +83,24 @@ std::vector<uint8_t> chunk(std::span<const uint8_t> bytes, const char* type) {
   return {};
 }
 
-constexpr size_t most_of_chunk = size_t{16} << 20;  // that libpng takes as a whole
+// A file that check_chunks() has passed, up to its end and with an empty chunk in the place of its
+// pixels: libpng takes a chunk that it does not unpack as a whole, however large it is.
+std::vector<uint8_t> without_pixels(std::span<const uint8_t> bytes) {
+  constexpr uint8_t no_pixels[] = {0, 0, 0, 0, 'I', 'D', 'A', 'T', 0x35, 0xaf, 0x06, 0x1e};
+  constexpr size_t signature = 8;
+  std::vector<uint8_t> out(bytes.begin(), bytes.begin() + std::min(signature, bytes.size()));
+  bool passed = false;  // by the first of their chunks
+  for (size_t at = signature, size = 0; at < bytes.size(); at += size) {
+    const uint8_t* from = bytes.data() + at;
+    size = big_endian(from) + sizeof no_pixels;
+    if (std::memcmp(from + 4, "IDAT", 4) != 0)
+      out.insert(out.end(), from, from + size);
+    else if (!std::exchange(passed, true))
+      out.insert(out.end(), std::begin(no_pixels), std::end(no_pixels));
+    if (std::memcmp(from + 4, "IEND", 4) == 0) break;
+  }
+  return out;
+}
 
 class PngReader {
  public:
@@ -95,7 +115,7 @@ class PngReader {
     }
     png_set_read_fn(png_, &stream_, on_read);
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // ImageLimits are asked later
-    png_set_chunk_malloc_max(png_, most_of_chunk);
+    png_set_chunk_malloc_max(png_, size_t{16} << 20);
     png_set_chunk_cache_max(png_, 1000);
   }
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
@@ -111,8 +131,7 @@ class PngReader {
     return png_get_channels(png_, info_);
   }
   void read_rows(std::span<png_bytep> rows) { check(try_rows(rows.data())); }
-  // In front of read_info(): pixels are passed over, packed as they are. libpng takes their chunks
-  // as a whole for that, and misses the end of what it does not unpack.
+  // In front of read_info(), of a file without_pixels(): that there are none is no error.
   void leave_pixels() {
     png_set_benign_errors(png_, 1);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_ALWAYS,
@@ -287,8 +306,10 @@ DecodedImage decode_png(std::span<const uint8_t> bytes, const std::string& name,
 
 std::map<std::string, std::string> png_text(std::span<const uint8_t> bytes,
                                             const std::string& name) {
-  PngReader reader(bytes, name);
-  if (bytes.size() <= most_of_chunk) reader.leave_pixels();
+  check_chunks(bytes, name);
+  const std::vector<uint8_t> rest = without_pixels(bytes);
+  PngReader reader(rest, name);
+  reader.leave_pixels();
   reader.read_info();
   check_image_size(reader.height(), reader.width(), name, ImageLimits{});
   reader.read_end();

@@ -125,6 +125,7 @@ void stream_safetensors(const std::string& path, std::span<const TensorToWrite> 
   parse_safetensors_header(json, data_bytes, path);  // what we could not read, we do not write
   AtomicFile file(path, "safetensors");
   const auto length = std::bit_cast<std::array<uint8_t, 8>>(uint64_t{json.size()});
+  file.expect(static_cast<int64_t>(length.size() + json.size()) + data_bytes);
   file.write(length);
   file.write(json);
   for (const TensorToWrite& t : tensors) {

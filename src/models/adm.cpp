@@ -151,11 +151,15 @@ void check(const ModelConfig& config) {
   const auto levels = static_cast<int64_t>(c.channel_mult.size());
   require(levels > 0 && c.num_res_blocks > 0, "adm: needs levels (", levels,
           ") and residual blocks (", c.num_res_blocks, ")");
-  require(c.model_channels % 2 == 0, "adm: model_channels (", c.model_channels, ") must be even");
+  require(c.model_channels > 0 && c.model_channels % 2 == 0,
+          "adm: model_channels must be even and at least 2 (got ", c.model_channels, ")");
   for (const double m : c.channel_mult) {
     const double channels = std::floor(m * static_cast<double>(c.model_channels));
-    require(channels >= 32 && std::fmod(channels, 32) == 0, "adm: channels of a level (", channels,
-            ") must divide by 32, the groups of its norms");
+    require(
+        channels >= 32 && std::fmod(channels, 32) == 0,
+        "adm: channels of a level must be at least 32 and divide by 32, the groups of its norms "
+        "(got ",
+        channels, ")");
   }
 }
 

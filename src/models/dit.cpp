@@ -109,7 +109,8 @@ void check(const ModelConfig& config) {
           ") must divide image_size (", c.common.image_size, ")");
   require(c.heads > 0 && c.width % c.heads == 0, "dit: heads (", c.heads, ") must divide width (",
           c.width, ")");
-  require(c.width % 4 == 0, "dit: width (", c.width, ") must divide by 4");
+  require(c.width > 0 && c.width % 4 == 0, "dit: width must be at least 4 and divide by 4 (got ",
+          c.width, ")");
   require(c.common.dropout == 0, "dit: has no dropout (", c.common.dropout, ")");
   require(c.depth > 0 && c.mlp_ratio > 0, "dit: needs blocks (", c.depth, ") and an MLP (ratio ",
           c.mlp_ratio, ")");

@@ -95,6 +95,9 @@ const std::vector<const Family*>& all_families();
 const Family* find_family(const ModelConfig& config);
 // The same. Throws Error, which begins with `subject`, where there is none.
 const Family& family_of(const ModelConfig& config, std::string_view subject);
+// Whether a square of so many latents a side is a picture for the family's networks: of 64 pixels
+// to four times the family's own side. Some tools write others into files.
+bool plausible_side(const Family& family, int64_t latents);
 // What a network gets by its family.
 Beside beside_of(const ModelConfig& config);
 // Of similar ones, the first that can be read with text encoders of these widths.

@@ -215,20 +215,19 @@ void take_playground(LdmUnetConfig& c, const FileFacts& file) {
 }
 
 // The side of the pictures that it was trained on, where metadata says it as "128x128". Other texts
-// say nothing, nor do sides that are no pictures of the family's: some tools write any.
+// say nothing, nor do sides that are no pictures of the family's.
 void take_resolution(LdmUnetConfig& c, const FileFacts& file) {
   const auto said = file.metadata.find("modelspec.resolution");
   if (said == file.metadata.end()) return;
   const Family& family = ldm_family(c.unet);
   const int64_t factor = family.latents.factor;
-  const int64_t smallest = 64, largest = 4 * family.image_size * factor;
   int64_t width = 0, height = 0;
   const char* const end = said->second.data() + said->second.size();
   const auto [cross, error] = std::from_chars(said->second.data(), end, width);
   if (error != std::errc() || cross == end || *cross != 'x') return;
   const auto [last, other] = std::from_chars(cross + 1, end, height);
   if (other != std::errc() || last != end || width != height) return;
-  if (width >= smallest && width <= largest && width % factor == 0)
+  if (width % factor == 0 && plausible_side(family, width / factor))
     c.common.image_size = width / factor;
 }
 

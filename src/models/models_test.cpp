@@ -363,6 +363,9 @@ TEST(ldm_unet, impossible_configs__are_errors) {
             "ldm_unet: input_depths must have one number a residual block (8, not 12)");
   EXPECT_EQ(error("sd15", R"({"middle_blocks": 1})"),
             "ldm_unet: a transformer in the middle (1) needs 2 residual blocks (1)");
+  for (const int64_t n : {0, 7})
+    EXPECT_EQ(error("sd15", str("{\"model_channels\": ", n, "}").c_str()),
+              str("ldm_unet: model_channels must be even and at least 2 (got ", n, ")"));
   EXPECT_EQ(error("sd15", R"({"groups": 48})"),
             "ldm_unet: channels of a level (320) must divide by the groups of its norms (48)");
   EXPECT_EQ(error("sdxl", R"({"vector": 1000})"),

@@ -216,8 +216,9 @@ void check(const ModelConfig& config) {
           "songunet: encoder must be standard, skip or residual (", c.encoder, ")");
   require(c.decoder == "standard" || c.decoder == "skip",
           "songunet: decoder must be standard or skip (", c.decoder, ")");
-  require(c.model_channels % 4 == 0, "songunet: model_channels (", c.model_channels,
-          ") must divide by 4");
+  require(c.model_channels > 0 && c.model_channels % 4 == 0,
+          "songunet: model_channels must be at least 4 and divide by 4 (got ", c.model_channels,
+          ")");
   require(c.resample_filter.size() % 2 == 0 && !c.resample_filter.empty(),
           "songunet: resample_filter needs an even number of taps (", c.resample_filter.size(),
           ")");

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "base/names.h"
+#include "core/image_limits.h"
 #include "models/family.h"
 #include "models/model.h"
 #include "models/wrappers.h"
@@ -161,8 +162,6 @@ Component recognise_model(const nn::FileShapes& tensors) {
 
 namespace {
 
-// A side, and what backends compute of an image: a processor's convolutions count in 32 bits.
-constexpr int64_t most_pixels = 16384, pixels_of_image = int64_t{1} << 27;
 constexpr int64_t most_classes = 1'000'000, most = 65536;
 constexpr size_t longest_list = 32;
 
@@ -179,7 +178,7 @@ struct SizeCheck {
   std::string what() const { return str(model.name, ": ", field); }
   void operator()(const int64_t* v) const {
     const bool one = field == "image_size" || field == "in_channels";
-    const int64_t high = field == "image_size" ? most_pixels
+    const int64_t high = field == "image_size" ? longest_image_side
                          : field == "classes"  ? most_classes
                                                : most;
     check_range<int64_t>(what(), *v, one ? 1 : 0, high);
@@ -241,15 +240,17 @@ Shape sample_shape(const Model& model, const ModelConfig& config, ImageSize size
     const auto nearest = [&](int64_t n) {
       return std::max<int64_t>((n + multiple / 2) / multiple, 1) * multiple;
     };
-    const auto fits = [&](int64_t n) { return n > 0 && n <= most_pixels && n % multiple == 0; };
+    const auto fits = [&](int64_t n) {
+      return n > 0 && n <= longest_image_side && n % multiple == 0;
+    };
     require(fits(size.height) && fits(size.width), "--size: ", model.name,
-            " makes images whose sides are multiples of ", multiple, " up to ", most_pixels,
+            " makes images whose sides are multiples of ", multiple, " up to ", longest_image_side,
             " pixels (", text(size.height, size.width), "; the nearest is ",
-            text(std::min(nearest(size.height), most_pixels),
-                 std::min(nearest(size.width), most_pixels)),
+            text(std::min(nearest(size.height), longest_image_side),
+                 std::min(nearest(size.width), longest_image_side)),
             ")");
-    require(size.height * size.width < pixels_of_image, "--size: ", model.name,
-            " makes images of less than ", pixels_of_image, " pixels (",
+    require(size.height * size.width < most_image_pixels, "--size: ", model.name,
+            " makes images of less than ", most_image_pixels, " pixels (",
             text(size.height, size.width), " has ", size.height * size.width, ")");
   }
   return {size.height / factor, size.width / factor, c.in_channels};

@@ -38,12 +38,15 @@ void check(const ModelConfig& config) {
   require(levels > 0 && c.blocks > 0, "tiny: needs levels (", levels, ") and blocks (", c.blocks,
           ")");
   for (const int64_t n : c.channels)
-    require(n >= 4 && (n <= 128 ? n % (n / 4) == 0 : n % 32 == 0), "tiny: channels (", n,
-            ") must divide by 4, and by 32 above 128");
+    require(
+        n >= 4 && (n <= 128 ? n % (n / 4) == 0 : n % 32 == 0),
+        "tiny: channels must be at least 4 and divide by the groups of their norms, a fourth as "
+        "many, 32 at most (got ",
+        n, ")");
   require(c.heads == 0 || c.channels.back() % c.heads == 0, "tiny: heads (", c.heads,
           ") must divide the channels (", c.channels.back(), ")");
-  require(c.embedding > 0 && c.embedding % 2 == 0, "tiny: embedding (", c.embedding,
-          ") must be even");
+  require(c.embedding > 0 && c.embedding % 2 == 0,
+          "tiny: embedding must be even and at least 2 (got ", c.embedding, ")");
 }
 
 Value embedding(const Params& p, const TinyConfig& c, const nn::NetworkInputs& in) {

@@ -160,8 +160,8 @@ void check(const LdmUnet& c, std::string_view model, bool decoder) {
   require(c.middle_blocks <= 2 && (c.middle_depth == 0 || c.middle_blocks == 2), model,
           ": a transformer in the middle (", c.middle_depth, ") needs 2 residual blocks (",
           c.middle_blocks, ")");
-  require(c.model_channels > 0 && c.model_channels % 2 == 0, model, ": model_channels (",
-          c.model_channels, ") must be even");
+  require(c.model_channels > 0 && c.model_channels % 2 == 0, model,
+          ": model_channels must be even and at least 2 (got ", c.model_channels, ")");
   require(c.groups > 0, model, ": needs groups (", c.groups, ")");
   for (int64_t i = 0; i < levels; ++i)
     require(c.channels(i) > 0 && c.channels(i) % c.groups == 0, model, ": channels of a level (",
@@ -174,7 +174,7 @@ void check(const LdmUnet& c, std::string_view model, bool decoder) {
           ") must have room for a pooled text beside the sizes (", c.sizes, " of ", c.size_channels,
           " channels)");
   require(c.sizes == 0 || (c.size_channels > 0 && c.size_channels % 2 == 0), model,
-          ": size_channels (", c.size_channels, ") must be even");
+          ": size_channels must be even and at least 2 (got ", c.size_channels, ")");
   require(c.guidance_channels % 2 == 0 && c.guidance_channels != 2, model, ": guidance_channels (",
           c.guidance_channels, ") must be even, and more than 2");
 }

@@ -22,7 +22,7 @@ struct NetworkCase {
   // sizes; else weights as they are drawn, and classes.
   bool checkpoint = false;
   int64_t rank = 0;  // of a LoRA of all attention blocks, which alone is trained; 0: all weights
-  bool frozen_in_8_bits = false;  // the weights beside a LoRA
+  bool frozen_in_8_bits = false;  // of a LoRA: the weights that it changes
 };
 
 // Small enough for a processor, in f32 and bf16.

@@ -175,9 +175,14 @@ void make_order(TrainPictures& to, const FinetuneRequest& r) {
     sizes += str(sizes.empty() ? "" : ", ", b.size.width, "x", b.size.height, " (",
                  b.pictures.size(), ")");
   const int64_t filling = to.order->filling();
-  r.say(str(trained, " pictures in ", to.order->buckets().size(), " buckets: ", sizes,
-            "; an epoch is ", to.order->batches(), " batches",
-            filling > 0 ? str(", filled up by ", filling, " pictures") : ""));
+  const auto counted = [](int64_t n, std::string_view one, std::string_view several) {
+    return str(n, ' ', n == 1 ? one : several);
+  };
+  const auto pictures = [&](int64_t n) { return counted(n, "picture", "pictures"); };
+  r.say(str(pictures(trained), " in ",
+            counted(std::ssize(to.order->buckets()), "bucket", "buckets"), ": ", sizes,
+            "; an epoch is ", counted(to.order->batches(), "batch", "batches"),
+            filling > 0 ? str(", filled up by ", pictures(filling)) : ""));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "io/tensor_file.h"
 #include "models/model.h"
-#include "passes/products/circular_padding.h"
+#include "passes/contractions/circular_padding.h"
 #include "runtime/plan.h"
 #include "runtime/weight_store.h"
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "models/family.h"
 #include "pipeline/folder_json.h"
 
 namespace ebb {
@@ -35,7 +36,19 @@ bool all_equal(const std::vector<int64_t>& v) {
   return std::ranges::all_of(v, [&](int64_t n) { return n == v[0]; });
 }
 
+// A number, or a list of height and width.
+void take_side(const json& j, ModelConfig& config) {
+  const auto said = j.find("sample_size");
+  const Family* family = find_family(config);
+  if (said == j.end() || !family) return;
+  const bool square = said->is_array() && said->size() == 2 && said->front() == said->back();
+  const json& side = square ? said->front() : *said;
+  if (side.is_number_integer() && plausible_side(*family, side.get<int64_t>()))
+    set(config, "image_size", str(side.get<int64_t>()));
+}
+
 bool take_unet(const json& j, ModelConfig& config, const std::string& path) {
+  take_side(j, config);
   const auto said = [&](const char* key) { return j.contains(key) && !j[key].is_null(); };
   const char* const key =
       said("num_attention_heads") ? "num_attention_heads" : "attention_head_dim";

@@ -54,6 +54,24 @@ TEST(component_config, heads_of_unets__are_numbers_of_heads_by_their_config) {
             0u);
 }
 
+// Of latents, as diffusers' checkpoints say it: 64, 96 and 128; a list; or what no picture has.
+TEST(component_config, side_of_unets__is_their_sample_size_if_pictures_can_be_so_large) {
+  const auto side = [](const std::string& preset, const std::string& said) {
+    return with(preset, R"({"sample_size": )" + said + "}", "image_size");
+  };
+  EXPECT_EQ(side("box", "16"), "16");
+  EXPECT_EQ(side("sd15", "64"), "64");
+  EXPECT_EQ(side("sd2", "96"), "96");
+  EXPECT_EQ(side("sdxl", "64"), "64");  // SDXL Turbo
+  EXPECT_EQ(side("sd15", "[96, 96]"), "96");
+  EXPECT_EQ(side("sd15", "8"), "8");
+  EXPECT_EQ(side("sd15", "256"), "256");
+  for (const char* said : {"null", "[]", "[96]", "[64, 96]", "96.5", "\"96\"", "512", "7", "0",
+                           "-96", "9223372036854775807", "18446744073709551615"})
+    EXPECT_EQ(side("sd15", said), "64") << said;
+  EXPECT_EQ(with("sdxl", "{}", "image_size"), "128");
+}
+
 TEST(component_config, text_encoders__have_the_heads_and_the_activation_of_their_config) {
   const std::string text = R"({"num_attention_heads": 6, "hidden_act": "gelu"})";
   EXPECT_EQ(with("clip_text", text, "heads"), "6");

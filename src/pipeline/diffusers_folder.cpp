@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "models/family.h"
+#include "pipeline/file_purpose.h"
 #include "pipeline/folder_json.h"
+#include "train/checkpoint.h"
 
 namespace ebb {
 namespace {
@@ -100,6 +102,17 @@ std::set<std::string> text_folders() {
   return out;
 }
 
+// What takes the model, where the folder is of a training run.
+[[noreturn]] void fail_without_denoiser(const std::string& path) {
+  if (const auto step = train::last_model(path)) {
+    const std::string file = train::model_file(path, *step);
+    fail("checkpoint: the folder is of a training run, whose model ",
+         purpose_of(io::TensorFile::open(file), file), "  ", file);
+  }
+  fail("checkpoint: the folder has no unet/diffusion_pytorch_model.safetensors, as diffusers' ",
+       "models have it  ", path);
+}
+
 }  // namespace
 
 DiffusersFolder read_diffusers_folder(const std::string& path, const std::string& variant) {
@@ -122,10 +135,7 @@ DiffusersFolder read_diffusers_folder(const std::string& path, const std::string
     return file;
   };
   out.denoiser = component("unet");
-  require(!out.denoiser.empty(),
-          "checkpoint: the folder has no unet/diffusion_pytorch_model.safetensors"
-          ", as diffusers' models have it  ",
-          path);
+  if (out.denoiser.empty()) fail_without_denoiser(path);
   for (const std::string& name : text_folders())
     if (std::string file = component(name.c_str()); !file.empty())
       out.text_encoders.push_back(std::move(file));

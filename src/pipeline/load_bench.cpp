@@ -101,11 +101,12 @@ LoadResult bench_load(const Context& context, const std::string& path) {
 
 void write_random_weights(const std::string& path, int64_t bytes) {
   constexpr int64_t most = int64_t{1} << 24;  // bytes of a tensor
-  Tensor numbers(DType::f32, {std::min(bytes, most) / 2});
+  const int64_t count = (bytes + most - 1) / most;
+  Tensor numbers(DType::f32, {bytes / count / 2});
   fill_normal({.seed = 1}, 0, numbers.span<float>());
   const Tensor one = numbers.to(DType::bf16);
   std::vector<io::NamedTensor> tensors;  // all in the same memory
-  for (int64_t i = 0; i * most < bytes; ++i) tensors.push_back({str("w.", i), one});
+  for (int64_t i = 0; i < count; ++i) tensors.push_back({str("w.", i), one});
   io::write_safetensors(path, tensors);
 }
 

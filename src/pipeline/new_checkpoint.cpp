@@ -55,7 +55,11 @@ std::vector<Component> parsed(const NewCheckpoint& r) {
 }
 
 void check_fit(const std::vector<Component>& c, const std::string& subject) {
-  for (const Component& one : c) check(*one.model, one.config);
+  try {
+    for (const Component& one : c) check(*one.model, one.config);
+  } catch (const Error& e) {
+    fail(e.what(), "  ", subject);
+  }
   const auto same = [&](size_t a, std::string_view field, size_t b, std::string_view other) {
     const int64_t x = number_in(c[a].config, field), y = number_in(c[b].config, other);
     require(x == y, "create: ", field, " of the ", sections[a].name, " (", x, ") must be ", other,

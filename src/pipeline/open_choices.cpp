@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "diffusion/solver/defaults.h"
 #include "diffusion/solver/sampler_names.h"
+#include "diffusion/start/levels_of_run.h"
 #include "pipeline/picture_dialect.h"
 
 namespace ebb {
@@ -30,10 +31,10 @@ void choose_guidance(GenerateOptions& o, const CheckpointParts& parts, ChoiceTex
   if (!o.guidance_open) return;
   if (!o.rules.empty()) {
     o.guidance = no_guidance;
-  } else if (parts.guidance) {
+  } else if (parts.guidance && *parts.guidance != o.guidance) {
+    out.notes.push_back(str("model: its file asks for guidance ", *parts.guidance, " (usually ",
+                            o.guidance, "); --guidance sets another"));
     o.guidance = *parts.guidance;
-    out.notes.push_back(
-        str("model: takes --guidance ", o.guidance, ", as its file says; the flag says another"));
   }
 }
 
@@ -60,10 +61,12 @@ void choose_sampler(GenerateOptions& o, const CheckpointParts& parts, ChoiceText
 // ebb's own choice: better in few steps than the levels that the networks were published with.
 void choose_own_schedule(GenerateOptions& o, const LoadedModel& m) {
   const Family* family = find_family(m.config);
-  if (family && !family->own_schedule.empty() && o.schedule == "auto" &&
-      picture_dialect(o.dialect).family_schedule && means_sampler(default_sampler, o.sampler) &&
-      usual_schedule(o.dialect, o.sampler, Space::ve).empty())
-    o.schedule = family->own_schedule;
+  if (!family || family->own_schedule.empty() || o.schedule != "auto" ||
+      !picture_dialect(o.dialect).family_schedule || !means_sampler(default_sampler, o.sampler) ||
+      !usual_schedule(o.dialect, o.sampler, Space::ve).empty())
+    return;
+  check_no_options(parse_options(o.schedule_options, "schedule_options"), family->own_schedule);
+  o.schedule = family->own_schedule;
 }
 
 // In diffusers' dialect a schedule that is left open is that of the folder's scheduler.

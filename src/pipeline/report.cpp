@@ -250,11 +250,10 @@ void loss_section(std::ostream& out, const RunRecord& run) {
   out << "<section><h2>Loss</h2>";
   Series each = series("each step", "loss", run.curve("loss"));
   each.scatter = true;
-  Chart chart{.title = "loss",
-              .x_label = "step",
-              .log_y = true,
-              .large = true,
-              .series = {each, series("smoothed", "smooth", run.curve("smoothed"))}};
+  Series smooth = series("smoothed", "smooth", run.curve("smoothed"));
+  smooth.untold = true;  // of another number of steps than the loss of the header
+  Chart chart{
+      .title = "loss", .x_label = "step", .log_y = true, .large = true, .series = {each, smooth}};
   const Curve& held = run.curve("validation/loss");
   if (!held.step.empty()) {
     chart.series.push_back(series("held-out images", "held", held));
@@ -282,10 +281,25 @@ std::string fact(const RunRecord& run, const char* key) {
   return v.is_string() ? v.get<std::string>() : v.is_number_integer() ? grouped(v) : v.dump();
 }
 
-std::string setting(const RunRecord& run, std::string_view name) {
+// A large number; "" if there is none.
+std::string count(const RunRecord& run, const char* key) {
+  const bool counted = run.facts.is_object() && run.facts.contains(key);
+  return counted && run.facts[key].is_number_integer() ? large(run.facts[key].get<int64_t>()) : "";
+}
+
+std::string setting(const RunRecord& run, std::string_view section, std::string_view name) {
   for (const Setting& s : run.settings)
-    if (s.section == "train" && s.name == name) return s.value;
+    if (s.section == section && s.name == name) return s.value;
   return "";
+}
+
+// "344,064, as adapter lora", where not all parameters are trained; else "".
+std::string trained(const RunRecord& run) {
+  const std::string number = count(run, "trained_parameters"),
+                    adapter = setting(run, "network", "adapter");
+  if (number.empty() || adapter.empty() || adapter == "none") return number;
+  const bool decomposed = setting(run, "network", "decompose") == "true";
+  return str(number, ", as adapter ", adapter, decomposed ? ", decomposed" : "");
 }
 
 // What lines of text set apart by two spaces, which a page shows as one.
@@ -305,14 +319,14 @@ void header(std::ostream& out, const RunRecord& run) {
     if (!value.empty())
       out << "<div><dt>" << title << "</dt><dd>" << escape_html(value) << "</dd></div>";
   };
-  show("model", setting(run, "model"));
-  if (run.facts.is_object() && run.facts.contains("parameters") &&
-      run.facts["parameters"].is_number_integer())
-    show("parameters", large(run.facts["parameters"].get<int64_t>()));
+  show("model", setting(run, "train", "model"));
+  show("parameters", count(run, "parameters"));
+  show("trained", trained(run));
   show("steps", grouped(run.steps));
   show("training time", train::duration_text(run.seconds));
   show("images per second", short_number(median(run.curve("images_per_second").value), 3));
-  show("loss, smoothed", short_number(run.curve("smoothed").value.back(), 3));
+  show("loss",
+       str(short_number(run.recent_loss.mean()), " (mean of ", run.recent_loss.steps(), ")"));
   if (const Curve& held = run.curve("validation/loss"); !held.value.empty())
     show("loss, held-out", short_number(held.value.back(), 3));
   show("matrix work in", fact(run, "dtype"));

@@ -10,7 +10,6 @@
 #include "io/file.h"
 #include "pipeline/load_model.h"
 #include "train/config.h"
-#include "train/metrics.h"
 
 namespace ebb {
 namespace {
@@ -128,6 +127,7 @@ const Curve& RunRecord::curve(const std::string& key) const {
 
 RunRecord read_run(const std::string& folder) {
   const fs::path dir(folder), metrics = train::metrics_file(folder);
+  require(fs::exists(folder), "report: must be the folder of a run (it is not there)  ", folder);
   require(fs::exists(metrics), "report: must be the folder of a run (there is no ",
           "metrics.jsonl in it)  ", folder);
   RunRecord run;
@@ -147,6 +147,7 @@ RunRecord read_run(const std::string& folder) {
                              left_out, ")  ", metrics.string()));
   require(!run.curve("loss").step.empty(), "report: no metrics in  ", metrics.string());
   run.curves["smoothed"] = smoothed(run.curve("loss"));
+  for (const double loss : run.curve("loss").value) run.recent_loss.add(loss);
   run.facts = read_object(dir / "run.json", run);
   read_evaluations(run, dir, std::move(evaluations));
   if (const Json config = read_object(dir / "config.json", run); config.is_object())

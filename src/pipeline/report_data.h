@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "train/metrics.h"
+
 namespace ebb {
 
 // A number of each step that has it.
@@ -34,6 +36,7 @@ struct RunRecord {
   std::vector<Measured> measured;       // by step
   std::vector<std::string> warnings;    // of the last evaluation
   std::vector<std::string> faults;      // what of the folder could not be read and is left out
+  train::RecentLoss recent_loss;        // of the last steps
   nlohmann::ordered_json facts;         // run.json; null: none
   std::vector<Setting> settings;
 

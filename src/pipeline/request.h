@@ -12,7 +12,7 @@
 #include "diffusion/solver/chosen_sampler.h"
 #include "diffusion/solver/defaults.h"
 #include "diffusion/start/strength.h"
-#include "passes/products/circular_padding.h"
+#include "passes/contractions/circular_padding.h"
 #include "pipeline/load_model.h"
 
 namespace ebb {

@@ -161,7 +161,7 @@ std::string legend(const Chart& chart) {
   for (const Series& s : chart.series) {
     if (s.name.empty()) continue;
     out += "<span class='key " + s.style + "'>" + escape_html(s.name);
-    if (!s.scatter && !s.y.empty()) out += " <b>" + short_number(s.y.back()) + "</b>";
+    if (!s.scatter && !s.untold && !s.y.empty()) out += " <b>" + short_number(s.y.back()) + "</b>";
     out += "</span>";
   }
   return out;

@@ -13,6 +13,7 @@ struct Series {
   std::vector<double> x, y;
   bool scatter = false;  // noisy: where points are dense, the span between lowest and highest
   bool dots = false;     // few: marked one by one
+  bool untold = false;   // the legend has no last value
 };
 
 struct Chart {
@@ -22,10 +23,10 @@ struct Chart {
   std::vector<Series> series;  // later ones lie above earlier ones
 };
 
-// A figure with title, legend (the last value of each series that does not scatter) and the
-// drawing. Points that are not finite (or not positive on a log axis) are left out; the axis leaves
-// out the hundredth of a scattering series that lies lowest and highest. As large as a screen is
-// wide, whatever the number of points.
+// A figure with title, legend (the last value of each series that does not scatter and is not
+// untold) and the drawing. Points that are not finite (or not positive on a log axis) are left out;
+// the axis leaves out the hundredth of a scattering series that lies lowest and highest. As large
+// as a screen is wide, whatever the number of points.
 std::string svg_chart(const Chart& chart);
 
 // True if a chart would show one level line.

@@ -26,6 +26,18 @@ void take_size(TextToImageRequest& q, const LoadedModel& m) {
   q.size = own ? own_size(m) : size_of_run(q.init->picture, pixel_multiple(m));
 }
 
+// Of sizes far beyond those that the network was trained on, before it spends the time.
+void add_size_warning(ResolvedTextToImage& r, const LoadedModel& m) {
+  constexpr int64_t most = 16;  // times its pixels
+  const ImageSize own = own_size(m), size = r.request.size;
+  const int64_t times = size.height * size.width / (own.height * own.width);
+  if (times <= most) return;
+  r.warnings.push_back(str("size: ", size.width, "x", size.height, " has ", times,
+                           " times the pixels of the pictures that the model was trained on (",
+                           own.width, "x", own.height, "): it takes more than ", times,
+                           " times as long, and what it shows repeats"));
+}
+
 std::string why_unguided(const ResolvedRequest& r) {
   if (r.distilled) return "on a network of distilled guidance, which has no negative prompt";
   if (!r.options.rules.empty()) return "with --rules " + r.options.rules;
@@ -195,6 +207,7 @@ ResolvedTextToImage resolve(const CheckpointParts& parts, const TextToImageReque
   take_size(r.request, m);
   ChoiceTexts chosen = choose_open(r.request.options, parts);
   r.warnings = std::move(chosen.warnings), r.notes = std::move(chosen.notes);
+  add_size_warning(r, m);
   const ClipSkip skip{request.clip_skip, r.request.options.dialect};
   r.encoders = encoder_rules(*m.model, m.config, parts.text_encoders, skip);
   if (skip.layer > 0 && std::ranges::none_of(r.encoders, [&](const EncoderRule& e) {

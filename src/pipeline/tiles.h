@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "core/tensor.h"
-#include "passes/products/circular_padding.h"
+#include "passes/contractions/circular_padding.h"
 
 namespace ebb {
 

@@ -6,10 +6,12 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/utf8.h"
 #include "io/file.h"
 #include "io/pixels.h"
 #include "pipeline/text_in_loss.h"
 #include "text/clip_vocabulary.h"
+#include "text/python_text.h"
 #include "train/loader.h"
 
 namespace ebb {
@@ -139,7 +141,7 @@ NamedTensors TrainTexts::made(const std::string& caption, train::PictureSize siz
 NamedTensors TrainTexts::of(const std::string& caption, train::PictureSize size, bool kept) {
   const bool caches = kept && form_ == TextForm::states;
   NamedTensors out = caches ? cached(caption, size) : made(caption, size);
-  if (out.erase(cut_key) > 0 && cut_.count++ == 0) cut_.first = caption;
+  if (out.erase(cut_key) > 0 && cut_.count++ == 0) cut_.first = text::shown(decode_utf8(caption));
   return out;
 }
 

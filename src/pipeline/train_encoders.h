@@ -61,7 +61,7 @@ class TrainTexts {
   // Captions of which the end was cut off, so far, as often as they were asked for.
   struct Cut {
     int64_t count = 0;
-    std::string first;
+    std::string first;  // for a message: its beginning
   };
   const Cut& cut() const { return cut_; }
   bool reads_sizes() const { return reads_sizes_; }

@@ -1,11 +1,13 @@
 #include "runtime/fit.h"
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 
 #include "base/byte_size.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "ir/op.h"
 #include "passes/schedule/near_readers.h"
 
 namespace ebb {
@@ -126,13 +128,17 @@ std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, 
           r.bytes / 1000000, " MB: with all ", most.blocks, " blocks computed again it needs ",
           (out.memory.arena_bytes + source_bytes(g) + r.beside + driver + 999999) / 1000000, " MB",
           driver > 0 ? str(" (driver ", driver / 1000000, " MB)") : std::string(), "; ",
-          advice_on_memory(true));
+          advice_on_memory(g, true));
   return out;
 }
 
-std::string advice_on_memory(bool recomputed) {
-  return str("a smaller --batch, more --accumulation", recomputed ? "" : ", --recompute auto",
-             " or --dtype bf16 needs less, as does a smaller network");
+std::string advice_on_memory(const Graph& g, bool recomputed) {
+  const bool wide = std::ranges::any_of(g.nodes(), [&](const Node& n) {
+    return n.op->matrix_work && g.type(n.in[0]).dtype == DType::f32;
+  });
+  return str("a smaller --batch", recomputed ? "" : ", --recompute auto",
+             wide ? ", --dtype bf16" : "",
+             " or more --accumulation needs less, as does a smaller network");
 }
 
 }  // namespace ebb

@@ -46,7 +46,7 @@ struct Fitted {
 std::optional<Fitted> fit(const Graph& g, const std::vector<NodeMemory>& facts, const Recompute& r,
                           LoweringMode mode, int64_t free, int64_t driver = 0);
 
-// Advice for a run that does not fit; `recomputed`: everything is recomputed already.
-std::string advice_on_memory(bool recomputed);
+// Advice for a run of `g` that does not fit; `recomputed`: everything is recomputed already.
+std::string advice_on_memory(const Graph& g, bool recomputed);
 
 }  // namespace ebb

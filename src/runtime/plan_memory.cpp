@@ -60,7 +60,7 @@ void Plan::fail_memory(int64_t bytes, int64_t free) const {
       str("plan: out of memory: a run needs ", megabytes(memory_.arena_bytes), " MB beside ",
           megabytes(source_bytes()), " MB of weights, states and inputs; of the ", megabytes(bytes),
           " MB it asks for next, ", free / 1000000, " MB are free on ",
-          context_.device->description(), "; ", advice_on_memory(recomputed().blocks > 0)));
+          context_.device->description(), "; ", advice_on_memory(graph_, recomputed().blocks > 0)));
 }
 
 void Plan::release() {

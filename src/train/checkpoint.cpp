@@ -293,6 +293,18 @@ std::string save_checkpoint(const std::string& folder, const TrainState& state, 
   return path;
 }
 
+std::string missing_room(const std::string& folder, const nn::Weights& weights,
+                         const Optimizer& optimizer) {
+  nn::Weights saved = weights;
+  std::erase_if(saved, [](const nn::Weight& w) { return !w.trained; });
+  const auto bytes = static_cast<uintmax_t>(training_bytes(saved, optimizer));
+  std::error_code unknown;
+  const uintmax_t room = fs::space(folder, unknown).available;
+  if (unknown || bytes <= room) return "";
+  return str("the disk has too little room: a checkpoint takes at least ", bytes, " bytes, and ",
+             room, " are free  ", folder);
+}
+
 namespace {
 
 io::TensorFile open_state(const std::string& folder, int64_t step) {

@@ -46,6 +46,11 @@ struct Saving {
 // path of the model file.
 std::string save_checkpoint(const std::string& folder, const TrainState& state, const Saving& how);
 
+// What to say, before a run, of a folder whose file system has less room than the trained tensors
+// of a checkpoint take: how much both are; "": it has enough, or does not tell.
+std::string missing_room(const std::string& folder, const nn::Weights& weights,
+                         const Optimizer& optimizer);
+
 // Steps of the checkpoints in a folder that a run can go on from, ascending: with both files, or
 // with a state that has all weights, or that cannot be read, of which going on says so. Empty if
 // there is no such folder.

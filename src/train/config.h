@@ -66,10 +66,9 @@ struct TrainConfig {
     f("eps", eps, "added to the root of the second moment (" + readers_of("eps") + ")");
     f("weight_decay", weight_decay, "decay of weight matrices per step, times lr");
     f("clip", clip, "largest global norm of the gradients; 0: no limit");
-    f("ema", ema, "EMA decay of the weights per step; 0: by ema_halflife, and if that is 0, none");
-    f("ema_halflife", ema_halflife, "EMA half-life of the weights, in images; 0: by ema");
-    f("ema_rampup", ema_rampup,
-      "largest EMA half-life as a fraction of the images seen; 0: no ramp");
+    f("ema", ema, "EMA decay of the weights per step; 0: by ema_halflife");
+    f("ema_halflife", ema_halflife, "EMA half-life in images, where ema is 0; 0: no EMA");
+    f("ema_rampup", ema_rampup, "largest EMA half-life as a fraction of the images seen; 0: any");
     // ---- machine
     f("dtype", dtype, "of matmuls and convolutions: f32, bf16, auto (bf16 if it is fast here)");
     f("recompute", recompute,
@@ -97,7 +96,8 @@ struct TrainConfig {
     f("checkpoint_every", checkpoint_every, "steps between checkpoints; 0: only at the end");
     f("keep", keep, "checkpoints kept, the newest; 0: all");
     f("sample_every", sample_every, "steps between sample grids; 0: none");
-    f("log_every", log_every, "steps between progress lines, at most four of which come a second");
+    f("log_every", log_every,
+      "steps between progress lines, at most four a second, with the mean loss of the last steps");
     f("tensorboard", tensorboard, "write TensorBoard event files");
   }
 

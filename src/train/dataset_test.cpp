@@ -96,12 +96,12 @@ TEST(image_folder, broken_files__are_left_out_and_named) {
   const auto d = open_dataset(f.path());
   EXPECT_EQ(values(*d), (std::vector<int>{1, 3, 5}));
   ASSERT_EQ(d->warnings().size(), 3u);
-  EXPECT_NE(d->warnings()[0].find("1 files left out that are not PNG, JPEG or WebP: notes.txt"),
+  EXPECT_NE(d->warnings()[0].find("files left out that are not PNG, JPEG or WebP (1): notes.txt"),
             std::string::npos)
       << d->warnings()[0];
-  EXPECT_EQ(d->warnings()[1], "1 links to nowhere left out: link.png");
+  EXPECT_EQ(d->warnings()[1], "links to nowhere left out (1): link.png");
   const std::string& w = d->warnings()[2];
-  EXPECT_TRUE(w.starts_with("7 images that cannot be read left out: image: broken PNG")) << w;
+  EXPECT_TRUE(w.starts_with("images that cannot be read left out (7): image: broken PNG")) << w;
   EXPECT_NE(w.find("0.png"), std::string::npos) << w;
   EXPECT_TRUE(w.ends_with(", ...")) << w;
   // Without the check they are errors when they are read.
@@ -131,7 +131,8 @@ TEST(image_folder, nothing_to_read__is_an_error) {
   put_file(f / "a.txt", "x");
   expect_error([&] { open_dataset(f.path()); }, "(1 other files)");
   put_file(f / "a.png", "x");
-  expect_error([&] { open_dataset(f.path()); }, "dataset: no image can be read; 1 files: image: ");
+  expect_error([&] { open_dataset(f.path()); },
+               "dataset: no image can be read; files (1): image: ");
 }
 
 TEST(image_folder, sizes_that_differ__need_size) {

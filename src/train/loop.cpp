@@ -122,7 +122,7 @@ class Run {
       throw;
     }
     result.step = state_.step;
-    result.loss = loss_.value();
+    if (metrics_) result.loss = metrics_->recent_loss().mean();
     result.checkpoint = model_file(c_.out, state_.step);
     end_of_signal(result);
     return result;
@@ -145,13 +145,17 @@ class Run {
   void begin_folder() {
     lock_ = begin_run_folder(c_.out, c_.overwrite, job_.hooks.log);
     if (is_done()) return;  // the folder stays as it is
+    if (const auto gap = missing_room(c_.out, state_.weights, *state_.optimizer); !gap.empty())
+      say("warning: " + gap);
     metrics_ = std::make_unique<MetricsLog>(c_.out, state_.step, c_.tensorboard);
     if (!metrics_->warning().empty()) say(metrics_->warning());
     write_run_files(c_.out, job_.info,
                     {.device = devices(),
                      .dtype = options_.dtype,
                      .parameters = nn::count_elements(state_.weights),
-                     .data = job_.data});
+                     .trained = trained_elements(state_.weights),
+                     .data = job_.data,
+                     .images = job_.images});
   }
 
   bool is_done() const { return c_.steps > 0 && state_.step >= c_.steps; }
@@ -223,7 +227,6 @@ class Run {
     suspect_.reset();
     for (; in.micro_batch < in.micro_batches; ++in.micro_batch) micro_batch(in);
     ++state_.step;
-    loss_.add(now_.loss);
     const double seconds = seconds_since(start);
     pace_.step(seconds);
     if (!metrics_) return;
@@ -414,8 +417,8 @@ class Run {
 
   Progress progress() const {
     const double seconds = pace_.seconds_a_step();
-    Progress p{
-        .now = now_, .smoothed_loss = loss_.value(), .validation = validation_, .steps = c_.steps};
+    Progress p{.now = now_, .validation = validation_, .steps = c_.steps};
+    if (metrics_) p.loss = metrics_->recent_loss();
     p.now.images_per_second = seconds > 0 ? static_cast<double>(c_.batch) / seconds : 0;
     if (c_.steps > 0) p.seconds_left = pace_.left(state_.step, c_.steps);
     if (c_.minutes > 0) {
@@ -463,7 +466,6 @@ class Run {
   std::unique_ptr<Validator> validator_;
   Progress::Measured validation_;  // since the last progress line
   StepMetrics now_;
-  Smoothed loss_{0.99};
   Pace pace_;
   Clock::time_point start_ = Clock::now(), said_ = start_;
   int64_t first_ = 0, saved_ = -1;      // steps: where this process began; of the last checkpoint

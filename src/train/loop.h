@@ -50,6 +50,7 @@ struct TrainJob {
   bool batches_on_any_thread = false;
   std::optional<Validation> validation = {};
   std::string data = {};  // a line for people: what is trained on
+  int64_t images = 0;     // RunFacts::images
   Hooks hooks = {};
   // Of a run of several ranks, whose device has joined the group; null: there is one. `loss` and
   // the batches are this rank's share then. Rank 0 writes the folder and calls the hooks.
@@ -61,7 +62,7 @@ struct TrainResult {
   Stop why = Stop::steps;
   int signal = 0;          // the signal's number, if that is why
   int64_t step = 0;        // steps done
-  double loss = 0;         // smoothed
+  double loss = 0;         // RecentLoss; 0: of no step here, or not of rank 0
   std::string checkpoint;  // the model file of the last checkpoint
 };
 

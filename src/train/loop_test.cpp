@@ -303,6 +303,22 @@ TEST(train, network_that_is_too_large__is_refused_and_leaves_nothing) {
   EXPECT_EQ(folder.files(), 0u);
 }
 
+TEST(train, room_for_less_than_a_checkpoint__is_said_with_the_bytes) {
+  const Folder folder;
+  const auto gap = [&](int64_t side) {
+    const nn::Weights weights{{.name = "w", .shape = {side, side}},
+                              {.name = "frozen", .shape = {1 << 20, 1 << 20}, .trained = false}};
+    return missing_room(folder.path(), weights, find_optimizer("adamw"));
+  };
+  EXPECT_EQ(gap(1), "");
+  const std::string error = gap(1 << 24);  // a weight, its average and two moments
+  EXPECT_EQ(error.find(str("the disk has too little room: a checkpoint takes at least ",
+                           int64_t{1} << 52, " bytes, and ")),
+            0u)
+      << error;
+  EXPECT_TRUE(error.ends_with(" are free  " + folder.path())) << error;
+}
+
 // What happens if step 10 meets `bad` in place of a pixel.
 std::string error_with(const std::string& folder, float bad) {
   TrainJob job = toy_job(toy_config(folder));
@@ -453,13 +469,6 @@ TEST(train, data_set__feeds_images_numbers_and_labels) {
   const NamedTensors b = next();
   EXPECT_EQ(b.at("image").span<int64_t>()[3], 27);
   EXPECT_EQ(b.at("images").shape(), (Shape{4, 2, 2, 3}));
-}
-
-TEST(progress, durations__read_naturally) {
-  EXPECT_EQ(duration_text(0), "0s");
-  EXPECT_EQ(duration_text(59.6), "1m00s");
-  EXPECT_EQ(duration_text(3720), "1h02m");
-  EXPECT_EQ(duration_text(2 * 86400 + 3 * 3600), "2d03h");
 }
 
 }  // namespace

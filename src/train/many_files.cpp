@@ -40,7 +40,7 @@ bool is_picture_name(std::string_view name) {
 
 std::string listed(std::string_view what, const std::vector<std::string>& names) {
   constexpr size_t shown = 5;
-  std::string text = str(names.size(), " ", what, ": ");
+  std::string text = str(what, " (", names.size(), "): ");
   for (size_t i = 0; i < std::min(shown, names.size()); ++i) text += (i ? ", " : "") + names[i];
   return text + (names.size() > shown ? ", ..." : "");
 }

@@ -16,7 +16,7 @@ void parallel(int64_t n, int64_t threads, const std::function<void(int64_t)>& wo
 // By its name: .png, .jpg, .jpeg, .webp in any case.
 bool is_picture_name(std::string_view name);
 
-// "3 files ...: a.png, b.png, ... "
+// "files ... (3): a.png, b.png, ...", the number where it needs no other words for one of them.
 std::string listed(std::string_view what, const std::vector<std::string>& names);
 
 }  // namespace ebb::train

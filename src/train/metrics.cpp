@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/parse_json.h"
@@ -21,6 +22,7 @@ struct Kept {
   std::string lines;
   double seconds = 0;   // of the last of them
   int64_t damaged = 0;  // the number of the line that is, from 1
+  RecentLoss recent;
 };
 
 // The lines of steps up to and with `step`; evaluations of earlier steps may stand behind later
@@ -39,6 +41,7 @@ Kept lines_until(const std::string& path, int64_t step) {
     }
     if (j["step"].get<int64_t>() > step) continue;
     if (j.contains("seconds") && j["seconds"].is_number()) out.seconds = j["seconds"].get<double>();
+    if (j.contains("loss") && j["loss"].is_number()) out.recent.add(j["loss"].get<double>());
     out.lines += line + '\n';
   }
   return out;
@@ -56,6 +59,17 @@ std::string put_aside(const std::string& path) {
 }
 
 }  // namespace
+
+void RecentLoss::add(double loss) {
+  losses_.push_back(loss);
+  if (losses_.size() > window) losses_.pop_front();
+}
+
+double RecentLoss::mean() const {
+  if (losses_.empty()) return 0;
+  const double sum = std::accumulate(losses_.begin(), losses_.end(), 0.0);
+  return sum / static_cast<double>(losses_.size());
+}
 
 std::string metrics_json(const StepMetrics& m) {
   Json j{{"step", m.step},
@@ -93,6 +107,7 @@ MetricsLog::MetricsLog(const std::string& folder, int64_t step, bool tensorboard
     : path_(metrics_file(folder)) {
   const Kept kept = lines_until(path_, step);
   seconds_before_ = kept.seconds;
+  recent_ = kept.recent;
   if (kept.damaged > 0)
     warning_ = str("metrics: line ", kept.damaged,
                    " of metrics.jsonl is damaged: it goes on behind "
@@ -107,6 +122,7 @@ MetricsLog::MetricsLog(const std::string& folder, int64_t step, bool tensorboard
 
 void MetricsLog::add(const StepMetrics& m) {
   add_line(metrics_json(m));
+  recent_.add(m.loss);
   if (!board_) return;
   std::vector<NamedNumber> numbers = {{"train/loss", m.loss},
                                       {"train/lr", m.lr},
@@ -162,7 +178,8 @@ std::string progress_line(const Progress& p) {
   std::string out = fmt::format("step {}", p.now.step);
   if (p.steps > 0) out += fmt::format("/{}", p.steps);
   const double rate = p.now.images_per_second;
-  out += fmt::format("  loss {:.4f}", p.smoothed_loss);
+  out += fmt::format("  loss {:.4f}", p.loss.mean());
+  if (p.loss.steps() > 1) out += fmt::format(" (mean of {})", p.loss.steps());
   if (!std::isnan(p.validation.loss)) {
     out += fmt::format("  validation {:.4f}", p.validation.loss);
     if (p.validation.step != p.now.step) out += fmt::format(" (step {})", p.validation.step);

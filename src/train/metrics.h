@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,20 @@ struct StepMetrics {
   double images_per_second = 0;
   double seconds = 0;                  // of the whole run, without pauses
   std::vector<NamedNumber> told = {};  // by the loss and the optimiser
+};
+
+// The loss as people are shown it: the mean over the newest steps of the run. It depends on nothing
+// but their losses, so that it is the same wherever a step is shown and whatever starts it has
+// seen.
+class RecentLoss {
+ public:
+  static constexpr size_t window = 50;  // steps
+  void add(double loss);
+  double mean() const;  // 0: of none yet
+  int64_t steps() const { return static_cast<int64_t>(losses_.size()); }
+
+ private:
+  std::deque<double> losses_;
 };
 
 // One JSON object, without a newline. Numbers keep every bit.
@@ -44,6 +59,7 @@ class MetricsLog {
   void flush();
   const std::string& warning() const { return warning_; }    // about a damaged file; "": none
   double seconds_before() const { return seconds_before_; }  // of the run so far
+  const RecentLoss& recent_loss() const { return recent_; }  // also of the steps before a resume
 
  private:
   void add_line(const std::string& line);
@@ -53,6 +69,7 @@ class MetricsLog {
   std::unique_ptr<io::AppendFile> file_;
   std::unique_ptr<TensorBoard> board_;
   double seconds_before_ = 0;
+  RecentLoss recent_;
 };
 
 // Throws Error if append_metrics() could not write: to be asked before long work.
@@ -77,7 +94,7 @@ class Smoothed {
 
 struct Progress {
   StepMetrics now;
-  double smoothed_loss = 0;
+  RecentLoss loss = {};
   struct Measured {
     double loss = NAN;  // NaN: none
     int64_t step = 0;   // where it was measured
@@ -90,9 +107,10 @@ struct Progress {
   int64_t device_bytes = 0;
   int64_t driver_bytes = 0;  // of these, beside the plan's: DriverMemory::now
 };
-// "step 1200/5000  loss 0.1234  validation 0.1301 (step 1180)  grad 0.31  lr 2e-04  512 img/s  left
-// 1h02m  memory 812 MB (plan 640)", of a GPU "(plan 640, driver 150)"; the second step only where
-// it is not the line's; behind lr what the loss and the optimiser tell, as "d 3.1e-05"
+// "step 1200/5000  loss 0.1234 (mean of 50)  validation 0.1301 (step 1180)  grad 0.31  lr 2e-04 512
+// img/s  left 1h02m  memory 812 MB (plan 640)", of a GPU "(plan 640, driver 150)"; the mean only of
+// several steps, the second step only where it is not the line's; behind lr what the loss and the
+// optimiser tell, as "d 3.1e-05"
 std::string progress_line(const Progress& p);
 
 // Resident memory of this process, bytes; 0 where unknown.

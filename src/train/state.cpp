@@ -49,10 +49,14 @@ int64_t training_bytes(const nn::Weights& weights, const Optimizer& optimizer) {
   return bytes;
 }
 
-std::string trained_text(const nn::Weights& weights) {
+int64_t trained_elements(const nn::Weights& weights) {
   nn::Weights trained = weights;
   std::erase_if(trained, [](const nn::Weight& w) { return !w.trained; });
-  const int64_t all = nn::count_elements(weights), some = nn::count_elements(trained);
+  return nn::count_elements(trained);
+}
+
+std::string trained_text(const nn::Weights& weights) {
+  const int64_t all = nn::count_elements(weights), some = trained_elements(weights);
   return some == all ? str(all) : str(some, " of ", all);
 }
 

@@ -33,6 +33,7 @@ void check_training_memory(const nn::Weights& weights, const Optimizer& optimize
 // Of a whole state.
 int64_t training_bytes(const nn::Weights& weights, const Optimizer& optimizer);
 
+int64_t trained_elements(const nn::Weights& weights);
 // "860", or "12 of 860" where not all are trained.
 std::string trained_text(const nn::Weights& weights);
 

@@ -47,7 +47,7 @@ struct CommonOptions {
   int64_t index = 0;  // of the GPU among those here
   void fields(auto&& f) {
     f("json", json, "print one JSON object on standard output, all else on standard error");
-    f("device", device, "auto, cpu or cuda; explain also takes cuda:h200, a GPU that is not here");
+    f("device", device, "auto, cpu or cuda");
     f("threads", threads, "CPU threads; 0: all that this process may use");
     f("tune", tune, "fast or full: measure kernel candidates once per shape; off: presets");
   }
@@ -90,6 +90,8 @@ void resolve_auto(std::initializer_list<std::string*> texts);
 std::string in_run_folder(const std::string& checkpoint, std::string_view file);
 // The flag of a field: --image-size for image_size.
 std::string flag_of(std::string_view field);
+// The flag that turns a switch off: --no-json for json, --upscale for no_upscale.
+std::string negated_flag_of(std::string_view field);
 // The value of a flag in raw arguments; "" if it is not there.
 std::string flag_value(const std::vector<std::string>& words, std::string_view flag);
 // Whether a switch is on in raw arguments: --resume, --resume=true.

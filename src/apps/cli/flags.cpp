@@ -42,7 +42,7 @@ void add_flags(CLI::App& app, std::vector<Field> fields, const std::string& grou
     const std::string name = flag_of(f.name);
     if (auto* const* b = std::get_if<bool*>(&f.ref)) {
       // --flag, --flag=false, --no-flag
-      app.add_flag(str(name, ",!--no-", name.substr(2)), **b, f.help)
+      app.add_flag(str(name, ",!", negated_flag_of(f.name)), **b, f.help)
           ->default_str(**b ? "on" : "off");
       continue;
     }
@@ -121,6 +121,11 @@ std::string flag_of(std::string_view field) {
   std::string out = str("--", field);
   std::ranges::replace(out, '_', '-');
   return out;
+}
+
+std::string negated_flag_of(std::string_view field) {
+  constexpr std::string_view no = "no_";
+  return field.starts_with(no) ? flag_of(field.substr(no.size())) : flag_of(str(no, field));
 }
 
 void add_positional(CLI::App& app, const std::string& name, std::string& value,

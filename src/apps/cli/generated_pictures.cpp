@@ -75,9 +75,12 @@ void PictureFiles::add(const Picture& p) {
            .latents = {}};
   ++count_;
   if (output_ == Output::folder) {
-    make_output_folder(options_.out, "generate");
+    static constexpr std::string_view flag = "generate: --out";
+    if (!folder_) folder_.emplace(options_.out, flag);
     return writing_.add([this, bytes = bytes_of(p), text = text_(last_), index = p.index,
                          number = first_file_ + (options_.only < 0 ? p.index : 0)] {
+      // Another run that made the folder and got no picture may have removed it.
+      io::make_folder(options_.out, flag);
       const auto files = write_pictures(
           options_.out, {bytes}, [&](int64_t) { return text; }, style_of(options_, number));
       note(files.at(0), {index});

@@ -15,6 +15,7 @@
 #include "apps/cli/picture_output.h"
 #include "apps/cli/written_files.h"
 #include "base/background_tasks.h"
+#include "io/file.h"
 #include "io/picture_file.h"
 #include "pipeline/file_hash.h"
 #include "pipeline/text_to_image.h"
@@ -63,7 +64,8 @@ class PictureFiles {
   int64_t count_ = 0;
   std::mutex files_mutex_;
   std::vector<WrittenFile> files_;
-  BackgroundTasks writing_;  // last: its tasks end before what they use
+  std::optional<io::TrialFolder> folder_;  // from the first picture on
+  BackgroundTasks writing_;                // last: its tasks end before what they use
 };
 
 }  // namespace ebb::cli

@@ -51,9 +51,24 @@ constexpr std::string_view no_picture = "is no picture";
 
 constexpr int64_t grid_gap = 2;
 
-int64_t columns_of(int64_t count, const PictureStyle& style) {
+// As many as rows, but for sides that would be longer than the file may have.
+int64_t columns_of(int64_t count, const PictureStyle& style, const Shape& picture,
+                   io::PictureFormat format) {
   if (style.columns > 0) return style.columns;
-  return static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+  const auto most = [&](int64_t pixels) {  // pictures that are so long, along a side
+    const int64_t side = std::min(io::side_limit(format), io::ImageLimits{}.side);
+    return std::max<int64_t>((side - grid_gap) / (pixels + grid_gap), 1);
+  };
+  const auto square = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+  const int64_t rows = most(picture[0]), least = (count + rows - 1) / rows;
+  const int64_t columns = most(picture[1]);
+  return least <= columns ? std::clamp(square, least, columns) : square;
+}
+
+// Whether ebb reads such a picture again, as it does before another run replaces it.
+bool is_readable(const Shape& whole) {
+  const io::ImageLimits limits;
+  return std::max(whole[0], whole[1]) <= limits.side && whole[0] * whole[1] <= limits.pixels;
 }
 
 std::string size_text(const Shape& s) { return str(s[1], 'x', s[0]); }
@@ -62,7 +77,8 @@ std::string size_text(const Shape& s) { return str(s[1], 'x', s[0]); }
 
 Output output_of(const std::string& out, std::string_view command) {
   constexpr std::string_view what = "a .png, .jpg, .webp, .safetensors or .npy file or a folder";
-  require(!out.empty(), command, ": --out must name ", what, " (got '')");
+  const bool names = !out.empty() && out != "-";  // nothing is written to standard output
+  require(names, command, ": --out must name ", what, " (got '", out, "')");
   const std::string extension = small_extension(out);
   for (const char* other : {".gif", ".bmp", ".tif", ".tiff"})
     require(extension != other, command, ": --out must be ", what, "  ", out);
@@ -149,10 +165,6 @@ void check_replaced_picture(const std::string& file, std::string_view flag, bool
                  [](const std::string& there) { return is_of_runs(there, Output::grid); });
 }
 
-void make_output_folder(const std::string& out, std::string_view command) {
-  if (output_of(out, command) == Output::folder) io::make_folder(out, str(command, ": --out"));
-}
-
 std::optional<ImageSize> parse_image_size(const std::string& text) {
   if (small_letters(text) == "auto") return ImageSize{};
   const size_t x = std::min(text.find('x'), text.find('X'));
@@ -167,9 +179,13 @@ std::optional<ImageSize> parse_image_size(const std::string& text) {
   return ImageSize{.height = height, .width = width};
 }
 
+std::string image_size_rule(int64_t longest) {
+  return str("must be auto, N or WIDTHxHEIGHT in pixels, 1 to ", longest, " a side");
+}
+
 ImageSize image_size(const std::string& text, std::string_view command) {
   const std::optional<ImageSize> size = parse_image_size(text);
-  require(size.has_value(), command, ": --size ", image_size_rule, " (got '", text, "')");
+  require(size.has_value(), command, ": --size ", image_size_rule(), " (got '", text, "')");
   return *size;
 }
 
@@ -180,7 +196,8 @@ void check_picture_size(const std::string& out, std::string_view command, const 
   const bool grid = own && count > 1;
   if (!format) return;
   const Shape one{size.height, size.width};
-  const Shape whole = grid ? io::grid_shape(one, count, columns_of(count, style), grid_gap) : one;
+  const Shape whole =
+      grid ? io::grid_shape(one, count, columns_of(count, style, one, *format), grid_gap) : one;
   const int64_t side = std::max(whole[0], whole[1]);
   const auto holds = [](io::PictureFormat f, int64_t n) { return n <= io::side_limit(f); };
   const std::string what =
@@ -188,12 +205,16 @@ void check_picture_size(const std::string& out, std::string_view command, const 
            : str("the picture is ", size_text(whole));
   std::string help;
   const auto add = [&](const std::string& way) { help += (help.empty() ? "" : " or ") + way; };
-  if (!holds(*format, side) && holds(io::PictureFormat::png, side))
+  const bool readable = !grid || is_readable(whole);
+  if (!holds(*format, side) && holds(io::PictureFormat::png, side) && readable)
     add(own ? "a .png file as --out" : "--format png");
   if (grid && holds(*format, std::max(one[0], one[1]))) add("a folder as --out");
   require(holds(*format, side), command, ": --out: ", what, ", and ", io::name_of(*format),
           " holds ", io::side_limit(*format), " pixels a side; ",
           help.empty() ? "smaller pictures fit" : help + " holds it", "  ", out);
+  const io::ImageLimits limits;
+  require(readable, command, ": --out: ", what, ", and ebb reads at most ", limits.side,
+          " pixels a side and ", limits.pixels, " in all; a folder as --out holds it  ", out);
   // the pictures and the grid of them
   const int64_t bytes = whole[0] * whole[1] * 3, memory = free_host_memory();
   require(!grid || bytes <= memory / 2, command, ": --out: ", what, ", for which the memory of ",
@@ -201,13 +222,20 @@ void check_picture_size(const std::string& out, std::string_view command, const 
           " MB are free; a folder as --out needs less  ", out);
 }
 
+bool grid_fits(const std::string& out, const ImageSize& size, int64_t count, int64_t columns) {
+  const Shape whole = io::grid_shape({size.height, size.width}, count, columns, grid_gap);
+  const auto format = io::picture_format(out);
+  return format && std::max(whole[0], whole[1]) <= io::side_limit(*format) && is_readable(whole);
+}
+
 std::vector<std::string> write_pictures(const std::string& out, const std::vector<Tensor>& images,
                                         const PictureText& text, const PictureStyle& style) {
   const auto n = static_cast<int64_t>(images.size());
   const int quality = static_cast<int>(style.quality);
-  if (io::picture_format(out)) {
+  if (const auto format = io::picture_format(out)) {
     const Tensor whole =
-        n == 1 ? images[0] : io::image_grid(images, columns_of(n, style), grid_gap);
+        n == 1 ? images[0]
+               : io::image_grid(images, columns_of(n, style, images[0].shape(), *format), grid_gap);
     io::write_picture(out, whole, text(0),
                       {.quality = quality, .existing = existing_at(out, style.overwrite)});
     return {out};

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/image_limits.h"
 #include "core/tensor.h"
 #include "io/picture_file.h"
 #include "models/model.h"
@@ -18,8 +19,8 @@ namespace ebb::cli {
 enum class Output : uint8_t { grid, folder, safetensors, npy };
 
 // grid: one picture file. Throws Error for another image format and for what is nearly one of the
-// known extensions: its name would become a folder's. The name of a folder that there is, or with a
-// / behind, is one.
+// known extensions: its name would become a folder's; and for "-". The name of a folder that there
+// is, or with a / behind, is one.
 Output output_of(const std::string& out, std::string_view command);
 // Whether a path has the name of a picture in such a folder.
 bool is_numbered(const std::string& file);
@@ -43,12 +44,10 @@ void check_replaced(const std::string& file, std::string_view flag, bool overwri
 void write_text(const std::string& file, std::string_view text, std::string_view flag,
                 bool overwrite, const std::function<bool(const std::string&)>& own);
 void check_replaced_picture(const std::string& file, std::string_view flag, bool overwrite);
-// Makes the folder that `out` names, where it names one.
-void make_output_folder(const std::string& out, std::string_view command);
-// "auto", "512" or "768x512", width by height; {} for auto. None of another text: it is not what
-// the rule says.
-constexpr std::string_view image_size_rule = "must be auto, N or WIDTHxHEIGHT in pixels";
+// "auto", "512" or "768x512", width by height; {} for auto. None of another text. The rule is for
+// errors: longer sides than `longest` pixels are refused by who knows what makes the picture.
 std::optional<ImageSize> parse_image_size(const std::string& text);
+std::string image_size_rule(int64_t longest = longest_image_side);
 // Of a command's --size. Throws Error.
 ImageSize image_size(const std::string& text, std::string_view command);
 
@@ -56,14 +55,16 @@ ImageSize image_size(const std::string& text, std::string_view command);
 struct PictureStyle {
   std::string format = "png";  // of the files of a folder
   int64_t quality = io::default_quality;
-  int64_t columns = 0;      // of a grid; 0: as many as rows
+  int64_t columns = 0;      // of a grid; 0: as many as rows, where its sides allow
   int64_t first_image = 0;  // the number of the first file of a folder
   bool overwrite = false;   // a file that is no picture
 };
 // Throws Error where the file that `out` names, or those of a folder, cannot hold so many pictures
-// of this size: asked before they are made.
+// of this size, or ebb would not read the grid of them again: asked before they are made.
 void check_picture_size(const std::string& out, std::string_view command, const ImageSize& size,
                         int64_t count, const PictureStyle& style = {});
+// Whether the file holds a grid of so many columns, and ebb would read it again.
+bool grid_fits(const std::string& out, const ImageSize& size, int64_t count, int64_t columns);
 // u8 [H,W,C] each, into one file (several as a grid) or a file each in a folder, of the numbers
 // from the first one on that no file has: none is replaced there. `text`: the metadata of a
 // picture, of the first one for a grid. Gives the names of the files.

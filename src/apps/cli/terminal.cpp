@@ -67,8 +67,11 @@ void flush_output() {
 
 }  // namespace
 
-Context open_device(CommonOptions o) {
+Context open_device(CommonOptions o, Devices which) {
   resolve(o);
+  require(which == Devices::described || o.device.find(':') == std::string::npos,
+          "device: must be auto, cpu or cuda; a GPU that is not here is for ebb explain (got '",
+          o.device, "')");
   check_choices(o, [](std::string_view field) { return str(field, ": unknown value"); });
   Context c = open_context(o.device, {.threads = o.threads, .index = static_cast<int>(o.index)});
   io::MappedFile::before_first(handle_file_faults);

@@ -15,8 +15,10 @@
 
 namespace ebb::cli {
 
-// The device of the options and, if requested, a tuner.
-Context open_device(CommonOptions o);
+// `described`: also a GPU that is not here, cuda:h200, for which graphs can be lowered.
+enum class Devices : uint8_t { here, described };
+// The device of the options and, if requested, a tuner. Throws Error.
+Context open_device(CommonOptions o, Devices which = Devices::here);
 
 // What `run` gives once all that it printed is out; of an exception, which is told, that of errors.
 int exit_code(const std::function<int()>& run);

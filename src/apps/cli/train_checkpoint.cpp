@@ -10,6 +10,7 @@
 #include "apps/cli/ranks.h"
 #include "apps/cli/terminal.h"
 #include "apps/cli/train_run.h"
+#include "apps/cli/train_settings.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -31,6 +32,7 @@ struct Options {
   FinetuneConfig before;  // of the run that goes on
   train::TrainConfig trained_before;
   FieldTexts diffusion;                    // flags
+  std::vector<std::string> given;          // fields, by flags
   std::shared_ptr<ranks::TcpGroup> ranks;  // null: this process trains alone
   bool resumes = false;
   bool json = false;
@@ -87,6 +89,7 @@ train::TrainConfig usual_settings(const std::vector<std::string>& words) {
   const std::string adapter = flag_value(words, "--adapter");
   const bool adapts = !adapter.empty() && adapter != "none";
   train::TrainConfig c;
+  c.model.clear();  // there is no usual one
   c.batch = 1;
   c.lr = flag_value(words, "--train") == "embedding" ? 5e-3 : adapts ? 1e-4 : 1e-5;
   const std::string optimizer = flag_value(words, "--optimizer");
@@ -187,17 +190,13 @@ void check_samples(const train::TrainConfig& c, const FinetuneConfig& f) {
           "train: --sample-prompts has no effect without --sample-every");
 }
 
-void check_validation(const Options& o) {
-  const train::TrainConfig& c = o.request.train;
-  // runs of older versions may have it
-  const int64_t before = o.resumes ? o.trained_before.validation_every : 0;
-  require(c.validation != "off" || c.validation_every == before,
-          "train: --validation-every has no effect without --validation");
-}
-
 int run_rank(Options& o) {
   FinetuneRequest& r = o.request;
   share_seed(r.train.seed, o.ranks.get());
+  if (o.resumes) {
+    say_changes(fields_of(o.trained_before), fields_of(r.train));
+    say_changes(finetune_fields(o.before), finetune_fields(r.config));
+  }
   check(r.train, o.ranks ? o.ranks->ranks() : 1);
   r.threads = own_threads(r.train.threads, o.ranks.get());
   r.split = train::split_of(r.train, o.ranks.get());
@@ -222,7 +221,7 @@ int run(Options& o) {
           "train: ", o.diffusion.empty() ? "" : flag_of(o.diffusion.front().first),
           " is of denoisers, and has no effect on an autoencoder");
   check_samples(c, o.request.config);
-  check_validation(o);
+  check_given(c, o.given);
   if (!is_quiet()) train::check_run_folder(c.out, c.resume, c.overwrite);
   if (const auto code = start_copies(c.gpus, c.device)) return *code;
   o.ranks = join_group();
@@ -255,6 +254,22 @@ bool trains_checkpoint(const std::vector<std::string>& words) {
          train::last_model_info(folder).run.task == finetune_task;
 }
 
+void check_no_checkpoint_flags(const CLI::App& app, const std::vector<std::string>& words) {
+  FinetuneConfig config;
+  const std::vector<Field> fields = finetune_fields(config);
+  for (const std::string& word : words) {
+    if (word == "--") return;
+    const std::string flag = word.substr(0, word.find('='));
+    const auto names = [&](const Field& f) {
+      return flag == flag_of(f.name) ||
+             (std::holds_alternative<bool*>(f.ref) && flag == negated_flag_of(f.name));
+    };
+    require(!flag.starts_with("--") || app.get_option_no_throw(flag) != nullptr ||
+                std::ranges::none_of(fields, names),
+            "train: ", flag, " is of training on a checkpoint: give one, --model FILE");
+  }
+}
+
 std::function<int()> bind_checkpoint_training(CLI::App& app,
                                               const std::vector<std::string>& words) {
   const auto o = std::make_shared<Options>();
@@ -263,6 +278,9 @@ std::function<int()> bind_checkpoint_training(CLI::App& app,
   } else {
     o->request.train = usual_settings(words);
   }
+  app.footer(
+      "example:\n  ebb train --model sd15.safetensors --data photos/ --adapter lora --steps 1000 "
+      "--out run");
   add_flags(app, fields_of(*o));
   add_flags(app, train_fields(o->request.train), "Training");
   add_flags(app, finetune_fields(o->request.config), "Checkpoint, pictures and captions");
@@ -270,7 +288,8 @@ std::function<int()> bind_checkpoint_training(CLI::App& app,
   adapters.insert(adapters.begin(), "none");
   describe_choices(app, "adapter", adapters);
   add_overrides(app, o->diffusion, Overrides::training);
-  return [o] {
+  return [o, &app] {
+    o->given = given_fields(app);
     resolve(o->request.train);
     resolve(o->request.config);
     for (const auto& d : o->diffusion) o->request.diffusion.push_back(d);

@@ -28,6 +28,7 @@ TrainData read(const train::TrainConfig& c, const std::function<void()>& between
         str("--limit ", c.limit, ": all ", all->size(), " images are used, there are no more"));
   TrainData out{
       .images = {},
+      .count = all->size(),
       .text = str(all->size(), " images ", size_text(all->image_shape()),
                   all->classes() ? str(" in ", all->classes(), " classes  ") : " without classes  ",
                   c.data),

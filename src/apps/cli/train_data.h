@@ -12,7 +12,8 @@ namespace ebb::cli {
 
 struct TrainData {
   train::HeldOut images;
-  std::string text;  // what is trained on, for people
+  int64_t count = 0;  // of images, with those held out of them
+  std::string text;   // what is trained on, for people
   std::vector<std::string> class_names;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <set>
 
 #include "adapters/adapter_file.h"
 #include "apps/cli/generate_flags.h"
@@ -359,6 +360,31 @@ CatalogueFile Catalogue::find(FileKind kind, std::string_view text,
       str(field, ": '", printable(text), "' is not in the catalogue",
           names.empty() ? str("; it has no ", name_of(kind), " files") : suggestion(text, names)),
       field);
+}
+
+std::string Catalogue::for_clients(std::string text) const {
+  if (text.find('/') == text.npos) return text;
+  // With a / behind; the innermost of nested ones first.
+  std::set<std::string, std::greater<>> folders;
+  const auto add = [&](const std::string& path, const std::string& file) {
+    if (path.size() > file.size() + 1 && path.ends_with("/" + file))
+      folders.insert(path.substr(0, path.size() - file.size()));
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    for (const CatalogueFile& f : files_) add(f.path, f.file), add(f.given, f.file);
+  }
+  // Where a path begins, so not "/models/" of "/my/models/".
+  const auto begins = [&](size_t at) {
+    return at == 0 || std::string_view(" '\"(:=").find(text[at - 1]) != std::string_view::npos;
+  };
+  for (const std::string& folder : folders)
+    for (size_t at = text.find(folder); at != text.npos; at = text.find(folder, at))
+      if (begins(at))
+        text.erase(at, folder.size());
+      else
+        ++at;
+  return text;
 }
 
 std::optional<CatalogueFile> Catalogue::by_path(std::string_view path) const {

@@ -83,6 +83,8 @@ class Catalogue {
   // Of a request that names no model: the first one, ebb's own if there is no other.
   std::optional<CatalogueFile> usual_model() const;
   std::optional<CatalogueFile> by_path(std::string_view path) const;
+  // An error's text with files as clients know them, by CatalogueFile::file: not where they lie.
+  std::string for_clients(std::string text) const;
   const std::vector<CatalogueFolder>& folders() const { return folders_; }
 
  private:

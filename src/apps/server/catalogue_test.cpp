@@ -78,11 +78,19 @@ TEST_F(CatalogueOfFiles, guidance_that_is_no_number__is_a_fault_of_the_file) {
   server.service().catalogue().wait_for_scan();
   const json faults = server.get("/ebb/v1/catalogue").json()["faults"];
   ASSERT_EQ(faults.size(), 1u);
-  EXPECT_NE(faults[0]["error"].get<std::string>().find(
-                str("ebb.guidance must be a number from 0 to 100 (got '1000')  ", folder_.path(),
-                    "/models/small.safetensors")),
-            std::string::npos)
-      << faults.dump();
+  const std::string error = faults[0]["error"];
+  EXPECT_TRUE(error.ends_with(
+      "ebb.guidance must be a number from 0 to 100 (got '1000')  small.safetensors"))
+      << error;
+  const auto job = server.post("/ebb/v1/jobs", {{"prompt", "x"}, {"model", "small"}});
+  EXPECT_EQ(job.status, 422);
+  EXPECT_EQ(job.body.find(folder_.path()), std::string::npos) << job.body;
+  // Nor do errors of runs, of any file there.
+  EXPECT_EQ(server.service().catalogue().for_clients(
+                str("file: is cut short  ", folder_.path(), "/models/small-2.safetensors")),
+            "file: is cut short  small-2.safetensors");
+  const std::string other = str("file: is cut short  /a", folder_.path(), "/models/a");
+  EXPECT_EQ(server.service().catalogue().for_clients(other), other);
 }
 
 // The model that comes with ebb is taken where there is no other, and listed behind all.

@@ -43,7 +43,8 @@ Json read_json(std::string_view text) {
   if (trimmed(text).empty()) return Json::object();
   check_size(text);
   Json out = parse_json<Json>(text);
-  if (out.is_discarded()) throw HttpFault(400, "bad_json", "the body is no JSON");
+  if (out.is_discarded())
+    throw HttpFault(400, "bad_json", str("the body is ", json_object(text).fault));
   if (!out.is_object()) throw HttpFault(400, "bad_json", "the body must be a JSON object");
   return out;
 }

@@ -39,6 +39,13 @@ TEST(server_json, names_of_an_object__are_bounded) {
   EXPECT_EQ(read_json("{" + many + "}").size(), 3u);
 }
 
+TEST(server_json, what_is_none__says_where) {
+  EXPECT_EQ(fault_of("{\"a\": 5,\n\"b\":, \"c\": 1}").find("the body is not JSON: unexpected ','"),
+            0u);
+  EXPECT_NE(fault_of("{\"a\": 5,\n\"b\":, \"c\": 1}").find("(line 2, column "), std::string::npos);
+  EXPECT_NE(fault_of("{\"a\": 1e999}").find("not JSON that can be held"), std::string::npos);
+}
+
 TEST(server_json, given__is_what_has_something_in_it) {
   const Json body = {{"a", ""}, {"b", Json::array()}, {"c", nullptr}, {"d", "x"}, {"e", 0}};
   JsonReader r(body);

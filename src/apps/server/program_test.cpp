@@ -269,6 +269,9 @@ TEST(serve_program, row_27__port_in_use_and_no_room_for_pictures__are_told) {
   const std::string line =
       error_line(str("serve --engine fake --port ", s.port(), " --out ", folder / "other"));
   EXPECT_NE(line.find("cannot listen at 127.0.0.1"), std::string::npos) << line;
+  EXPECT_NE(error_line(str("serve --engine fake --port 0 --runs nowhere --out ", folder / "other")),
+            "");
+  EXPECT_FALSE(std::filesystem::exists(folder / "other"));
   put_file(folder / "file", "");
   EXPECT_NE(error_line(str("serve --engine fake --port 0 --out ", folder / "file")).find("--out"),
             std::string::npos);

@@ -127,10 +127,47 @@ TEST_F(Requests, errors_of_size_and_lora_tags__name_no_flags) {
   const auto size = server_.post("/ebb/v1/jobs", {{"prompt", "fox"}, {"size", "abc"}});
   EXPECT_EQ(size.status, 422);
   EXPECT_EQ(size.json()["error"]["message"],
-            "size: must be auto, N or WIDTHxHEIGHT in pixels (got 'abc')");
+            "size: must be auto, N or WIDTHxHEIGHT in pixels, 1 to 4096 a side (got 'abc')");
   const auto tag = server_.post("/ebb/v1/jobs", {{"prompt", "fox <lora:none:1>"}});
   EXPECT_EQ(tag.status, 400);
   EXPECT_EQ(tag.json()["error"]["message"], "prompt: <lora:none>: the catalogue has no LoRA files");
+}
+
+// A client whose body was lost does not get a picture of nothing.
+TEST_F(Requests, body_of_a_job__may_say_nothing_but_has_to_be_there) {
+  for (const char* body : {"", " \n"}) {
+    const auto a = ask(server_.port(), "POST", "/ebb/v1/jobs", body);
+    EXPECT_EQ(a.status, 400);
+    EXPECT_NE(a.body.find("the body is empty"), std::string::npos) << a.body;
+  }
+  const auto open = server_.post("/ebb/v1/jobs", json::object());
+  EXPECT_EQ(open.status, 202) << open.body;
+  EXPECT_TRUE(open.json()["settings"].contains("seed")) << "which was drawn";
+  const json all = server_.get("/ebb/v1/catalogue").json()["settings"];
+  const auto seed =
+      std::ranges::find_if(all, [](const json& setting) { return setting["name"] == "seed"; });
+  ASSERT_NE(seed, all.end());
+  EXPECT_EQ((*seed)["default"], -1);
+}
+
+TEST_F(Requests, numbers_in_queries__say_their_range) {
+  const auto error = [&](const char* target) {
+    return server_.get(str("/ebb/v1/", target)).json()["error"]["message"].get<std::string>();
+  };
+  EXPECT_EQ(error("images?limit=-1"), "limit: must be a whole number from 1 to 200 (got '-1')");
+  EXPECT_EQ(error("images?limit=201"), "limit: must be a whole number from 1 to 200 (got '201')");
+  EXPECT_EQ(error("images?limit=0"), "limit: must be a whole number from 1 to 200 (got '0')");
+  EXPECT_EQ(error("state?since=x"), "since: must be a whole number (got 'x')");
+}
+
+// As they were sent.
+TEST_F(Requests, samplers_that_are_unknown__are_named) {
+  for (const std::string name : {"Eulr", "dpmp_2m", "Eulr Karras"}) {
+    const auto sampler = server_.post("/ebb/v1/jobs", {{"sampler", name}});
+    EXPECT_EQ(sampler.status, 400);
+    EXPECT_NE(sampler.body.find("unknown name '" + name + "'"), std::string::npos) << sampler.body;
+  }
+  EXPECT_EQ(server_.post("/ebb/v1/jobs", {{"sampler", "DPM++ 2M Karras"}}).status, 202);
 }
 
 // At once, not by the job that waits for its turn.

@@ -43,7 +43,10 @@ HttpFault models_hang() {
 }  // namespace
 
 void guarded(const Handler& handler, const Call& call, RenderFault fault) {
-  const auto answer = [&](const HttpFault& f) { call.reply(fault(f, *call.request)); };
+  const auto answer = [&](const HttpFault& f) {
+    const HttpFault told(f.status, f.code, call.service.catalogue().for_clients(f.what()), f.field);
+    call.reply(fault(told, *call.request));
+  };
   try {
     handler(call);
   } catch (const HttpFault& f) {

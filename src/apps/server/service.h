@@ -133,7 +133,7 @@ class Service {
   void tell_loaded();
   void run_job(const std::shared_ptr<Job>& job, int64_t first);
   void end_job(const Job& job, JobStatus status);
-  void fail_job(const Job& job, const JobError& error);
+  void fail_job(const Job& job, JobError error);
   void lose_device(const std::string& sentence);
   int64_t first_of(const Job& job) const;  // picture that is not stored
   std::unique_ptr<JobEvents> events_of(const std::shared_ptr<Job>& job);

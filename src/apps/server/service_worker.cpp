@@ -97,7 +97,9 @@ class Running final : public JobEvents {
       }
     });
   }
-  void warn(const std::string& text) override { service_.queue().warn(*job_, text); }
+  void warn(const std::string& text) override {
+    service_.queue().warn(*job_, service_.catalogue().for_clients(text));
+  }
   void model(const std::string& name, bool ready) override { service_.set_model(name, ready); }
   std::shared_ptr<const Job> next() override {
     const auto waiting = service_.queue().waiting_jobs();
@@ -185,12 +187,13 @@ void Service::end_job(const Job& job, JobStatus status) {
   queue_->finish(job, status);
 }
 
-void Service::fail_job(const Job& job, const JobError& error) {
+void Service::fail_job(const Job& job, JobError error) {
+  if (options_.log) say(str("job ", printable(job.id), " failed: ", error.message.substr(0, 300)));
+  error.message = catalogue_->for_clients(std::move(error.message));
   {
     const std::lock_guard lock(mutex_);
     last_error_ = error.message;
   }
-  if (options_.log) say(str("job ", printable(job.id), " failed: ", error.message.substr(0, 300)));
   queue_->finish(job, JobStatus::failed, error);
 }
 

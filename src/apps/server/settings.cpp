@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "diffusion/levels/schedule.h"
 #include "diffusion/solver/sampler.h"
-#include "diffusion/solver/sampler_names.h"
 #include "io/image.h"
 #include "pipeline/loras.h"
 #include "pipeline/open_choices.h"
@@ -61,10 +60,8 @@ bool is_prompt(const std::string& name) { return name == "prompt" || name == "ne
   throw HttpFault(422, "invalid_value", str(field, ": ", e.what()), field);
 }
 
-// Without a schedule behind it.
-std::string sampler_of(const std::string& name) {
-  if (same_name(name, "auto")) return std::string(default_sampler);
-  return split_schedule(plain_name(name)).sampler;
+std::string_view sampler_of(std::string_view name) {
+  return same_name(name, "auto") ? default_sampler : name;
 }
 
 std::vector<Field> plain_fields(cli::GenerateFlags& o) {
@@ -384,7 +381,7 @@ int64_t check_limits(const cli::GenerateFlags& o, ImageSize init, double upscale
   if (!(o.modes.strength >= 0 && o.modes.strength <= 1))
     fail_field("strength", "must lie in [0, 1] (got ", o.modes.strength, ")");
   const std::optional<ImageSize> parsed = cli::parse_image_size(o.size);
-  if (!parsed) fail_field("size", cli::image_size_rule, " (got '", o.size, "')");
+  if (!parsed) fail_field("size", cli::image_size_rule(most_side), " (got '", o.size, "')");
   const ImageSize size = *parsed;
   if (o.modes.fit == "latent" && init.height * init.width > most_pixels)
     fail_field("fit", "latent: the start picture has more than ", most_pixels, " pixels");
@@ -451,6 +448,7 @@ Json settings_description() {
                 {"type", types[f.ref.index()]},
                 {"default", parse_json<Json>(fields_json({f}))[f.name]},
                 {"help", f.help}};
+    if (f.name == "seed") one["default"] = -1;  // which draws one, as finish() does
     if (const auto c = choices.find(f.name); c != choices.end()) one["choices"] = c->second;
     if (const auto m = most.find(f.name); m != most.end()) one["most"] = m->second;
     out.push_back(std::move(one));

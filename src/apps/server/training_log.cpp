@@ -100,8 +100,8 @@ void TrainingLog::add_line(std::string_view text) {
   }
   if (!take(line, "loss", now_.loss)) return;
   loss_.add(step, now_.loss);
-  smoothed_.add(now_.loss);
-  now_.smoothed_loss = smoothed_.value();
+  recent_.add(now_.loss);
+  now_.smoothed_loss = recent_.mean();
   take(line, "lr", now_.lr);
   take(line, "grad_norm", now_.grad_norm);
   if (!take(line, "seconds", now_.seconds)) return;

@@ -41,8 +41,9 @@ class TrainingLog {
   // By the lines that were read. Of numbers that no line has: 0, or a step of -1.
   struct Now {
     int64_t step = 0;
-    double loss = 0, smoothed_loss = 0, lr = 0, grad_norm = 0;
-    double seconds = 0;  // of training
+    double loss = 0, lr = 0, grad_norm = 0;
+    double smoothed_loss = 0;  // train::RecentLoss
+    double seconds = 0;        // of training
     int64_t validation_step = -1;
     double validation = 0;
   };
@@ -66,7 +67,7 @@ class TrainingLog {
   bool too_long_ = false;  // it is, and its rest is passed over
   int64_t damaged_ = 0;
   Now now_;
-  train::Smoothed smoothed_{0.99};
+  train::RecentLoss recent_;
   ThinCurve loss_, validation_;
   struct Mark {
     int64_t step;

@@ -248,8 +248,8 @@ Json TrainingRuns::run(std::string_view id) {
   const auto train = run->settings.find("train");
   out["settings"] = picked(train == run->settings.end() ? Json() : *train,
                            {"model", "batch", "lr", "schedule", "optimizer", "minutes"});
-  out["facts"] =
-      picked(read_object(folder, "run.json"), {"started", "device", "dtype", "parameters", "ebb"});
+  out["facts"] = picked(read_object(folder, "run.json"),
+                        {"started", "device", "dtype", "parameters", "trained_parameters", "ebb"});
   return out;
 }
 

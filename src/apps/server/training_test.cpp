@@ -166,6 +166,9 @@ TEST_F(Training, runs__are_listed_with_speed_and_loss) {
   EXPECT_EQ(one["step"], 100);
   EXPECT_EQ(one["steps"], 200);
   EXPECT_DOUBLE_EQ(one["loss"], 0.1);
+  double sum = 0;
+  for (int64_t s = 51; s <= 100; ++s) sum += 1 / std::sqrt(static_cast<double>(s));
+  EXPECT_NEAR(one["smoothed_loss"], sum / 50, 1e-12);
   EXPECT_DOUBLE_EQ(one["steps_per_second"], 2);
   EXPECT_DOUBLE_EQ(one["images_per_second"], 16);
   EXPECT_EQ(one["curve"]["loss"].size(), 100u);
@@ -173,6 +176,13 @@ TEST_F(Training, runs__are_listed_with_speed_and_loss) {
   EXPECT_EQ(one["settings"]["batch"], 8);
   EXPECT_EQ(one.dump().find("/home/me"), std::string::npos);
   EXPECT_EQ(one.dump().find(folder_.path()), std::string::npos);
+}
+
+TEST_F(Training, facts__have_all_weights_and_those_that_are_trained) {
+  put_file(run_ + "/run.json", R"({"parameters":12916228,"trained_parameters":344064})");
+  const json facts = run()["facts"];
+  EXPECT_EQ(facts["parameters"], 12916228);
+  EXPECT_EQ(facts["trained_parameters"], 344064);
 }
 
 TEST_F(Training, state__is_running_while_the_lock_is_held) {

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/onednn_faults.h"
 #include "base/error.h"
+#include "core/image_limits.h"
 
 namespace ebb::cpu {
 
@@ -164,10 +165,9 @@ void check(const char* what, const ConvProblem& p) {
   require(p.h + p.top + p.bottom >= p.kh && p.w + p.left + p.right >= p.kw, what,
           ": the kernel must fit into the padded image  ", to_string(p));
   // oneDNN counts pixels of 16 channels in 32 bits, and divides by the count
-  constexpr int64_t most_pixels = int64_t{1} << 27;
   const int64_t pixels = std::max(p.h * p.w, p.out_h() * p.out_w());
-  require(pixels < most_pixels, what, ": a processor computes images of less than ", most_pixels,
-          " pixels (got ", pixels, ")  ", to_string(p));
+  require(pixels < most_image_pixels, what, ": a processor computes images of less than ",
+          most_image_pixels, " pixels (got ", pixels, ")  ", to_string(p));
   for (const DType t : {p.src, p.dst, p.weights, p.bias.value_or(DType::f32)}) {
     require(onednn_supports(t), what, ": this machine has no ", t, " products  ", to_string(p));
   }

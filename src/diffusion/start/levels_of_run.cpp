@@ -113,13 +113,16 @@ std::optional<double> noise_level_of_run(const LevelsOfRun& run, const Discretis
   return levels.sigmas[web_ui_timesteps(plan.steps, levels).at(static_cast<size_t>(plan.run - 1))];
 }
 
+void check_no_options(const OptionTexts& options, std::string_view schedule) {
+  require(options.empty(), "schedule: auto has no options; give its name, ", schedule, " here (",
+          options.empty() ? "" : options[0].first, ")");
+}
+
 std::vector<double> levels_of_run(const LevelsOfRun& run, const Discretisation& network) {
   const int64_t apart = timesteps_apart(run.dialect, run.sampler, network);
   const Discretisation levels = apart > 1 ? every(apart, network) : network;
   const std::string schedule = schedule_of_run(run, levels);
-  require(run.schedule != "auto" || run.options.empty(),
-          "schedule: auto has no options; give its name, ", schedule, " here (",
-          run.options.empty() ? "" : run.options[0].first, ")");
+  if (run.schedule == "auto") check_no_options(run.options, schedule);
   ScheduleCall call{.steps = run.steps,
                     .sigma_min = run.sigma_min,
                     .sigma_max = run.sigma_max,

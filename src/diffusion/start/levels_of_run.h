@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/options.h"
@@ -26,6 +27,8 @@ struct LevelsOfRun {
 // The schedule; for "auto", that of the dialect and the sampler (usual_schedule()) if it supports
 // the network's space, or else `usual`, or flow, normal (networks with timesteps) or karras.
 std::string schedule_of_run(const LevelsOfRun& run, const Discretisation& levels);
+// Throws Error for options of a schedule that is "auto" and turns out to be `schedule`.
+void check_no_options(const OptionTexts& options, std::string_view schedule);
 // Whether its timesteps are spaced as diffusers' "leading" (FirstNoise::leading).
 bool spaced_leading(const LevelsOfRun& run, const Discretisation& levels);
 // The schedule's levels as the dialect runs this sampler on them: with the last but one dropped, or

@@ -15,6 +15,7 @@ Family like_sd1() {
   f.name = "latent diffusion";
   f.is = by_fields<is>;
   f.variants.clear();
+  f.kohya_version.clear();
   f.heads = 0;
   f.markers = true;
   return f;

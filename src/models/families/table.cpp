@@ -45,6 +45,12 @@ const Family& family_of(const ModelConfig& config, std::string_view subject) {
   return *f;
 }
 
+bool plausible_side(const Family& family, int64_t latents) {
+  constexpr int64_t smallest = 64, times = 4;  // pixels; the family's own side
+  return latents > 0 && latents <= times * family.image_size &&
+         latents * family.latents.factor >= smallest;
+}
+
 Beside beside_of(const ModelConfig& config) {
   const Family* f = find_family(config);
   const int64_t channels = find_number(config, "extra_channels").value_or(0);

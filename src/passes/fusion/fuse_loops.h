@@ -1,6 +1,7 @@
 // fuse_loops: what iterates over one space is computed in one pass: reductions with the pointwise
 // work around them, so that a norm, its gradient or a softmax reads its operands once, and
-// pointwise nodes or reductions that read the same tensors.
+// pointwise nodes or reductions that read the same tensors. loop_space.h has what nodes are in a
+// space, node_groups.h the groups that become one node.
 #pragma once
 
 #include <functional>

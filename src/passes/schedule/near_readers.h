@@ -15,8 +15,8 @@ struct NearReaders {
   std::vector<size_t> origin;  // by node: its original in the graph before
 };
 
-// By value: whether it is restored. It depends on nothing but states that stay, one of them u8
-// among them.
+// By value: whether it is restored: computed from nothing but states that no update changes, at
+// least one of them u8.
 std::vector<bool> restored_values(const Graph& g);
 
 // On the last graph before the memory plan, also behind recompute; as there, no pass that merges

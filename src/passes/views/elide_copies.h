@@ -1,4 +1,6 @@
-// elide_copies: copies along the last dim become views, which loops read and write in place.
+// elide_copies: copies along the last dim become views, which loops read and write in place. What
+// finds them is in files of its own: operand_views.h, strided_views.h; viewed_graph.h keeps what
+// was found until the graph is made anew.
 #pragma once
 
 #include <functional>

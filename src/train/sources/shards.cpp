@@ -92,7 +92,7 @@ void list_shard(const std::string& path, const CaptionedOptions& options, Captio
   require(out.pictures.size() > before, "data: the shard has no PNG, JPEG or WebP pictures (",
           without, " other samples)  ", path);
   if (without > 0)
-    out.warnings.push_back(str(without, " samples without a picture left out  ", path));
+    out.warnings.push_back(str("samples without a picture left out (", without, ")  ", path));
 }
 
 void list(const std::string& path, const CaptionedOptions& options, Captioned& out) {

@@ -90,7 +90,8 @@ void print_json(const BenchResult& r, const nlohmann::ordered_json& tuning) {
 
 // Loading is no kernel: from the system's cache into the device's memory, with all its checks.
 int run_load(const Options& o) {
-  require(o.file.empty() != o.size.empty(), "bench: load needs --file or --size");
+  require(o.file.empty() != o.size.empty(), "bench: load needs either --file or --size (got ",
+          o.file.empty() ? "neither" : "both", ")");
   const Context context = open_device(o.common);
   const std::filesystem::path random =
       std::filesystem::temp_directory_path() / str("ebb-load-", ::getpid(), ".safetensors");

@@ -37,7 +37,7 @@ struct Options {
     f("stage", stage,
       "graph (as built), grad (the full training step), passes (those that lower and fuse it), "
       "after:PASS (one of them), fused (all of them), launches (counts and bytes by kernel, also "
-      "for a GPU that is not here: --device cuda:h200) or plan");
+      "for a GPU that is not here: --device cuda:h100 or cuda:h200) or plan");
     f("dtype", dtype, "of matmuls and convolutions: f32 or bf16");
     f("recompute", recompute,
       "plan: activation checkpointing to save memory: off, pointwise, all, auto or a size like "
@@ -222,6 +222,25 @@ NamedModel model_of(const Options& o) {
   return m;
 }
 
+// Throws Error for flags that say nothing of what is printed.
+void check_given(const Options& o, const std::vector<std::string>& given) {
+  using Names = std::vector<std::string_view>;
+  const Names of_step = {"optimizer", "shard", "reduce_dtype"};
+  Names unread;
+  if (o.stage == "graph") unread = {"optimizer", "shard", "reduce_dtype", "dtype"};
+  if (o.stage == "passes")  // of which the device alone decides
+    unread = {"model", "optimizer", "reduce_dtype", "dtype", "batch", "all"};
+  const auto is_in = [](const Names& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  for (const std::string& name : given) {
+    require(o.train || !is_in(of_step, name), "explain: ", flag_of(name),
+            " is for the training step (--no-train)");
+    require(!is_in(unread, name), "explain: ", flag_of(name), " has no effect on --stage ",
+            o.stage);
+  }
+}
+
 void check_ranks(const Options& o) {
   constexpr int64_t most_ranks = 65536;
   require(o.ranks >= 1 && o.ranks <= most_ranks, "explain: ranks must be 1 to ", most_ranks,
@@ -247,7 +266,7 @@ int run(const Options& o) {
   check_ranks(o);
   const NamedModel m = model_of(o);
   const Graph forward = forward_graph(o, m);
-  const Context context = open_device(o.common);
+  const Context context = open_device(o.common, Devices::described);
   if (o.ranks > 1) context.device->describe_ranks(o.ranks);
   // Plans that sample compute nothing of weights alone: see docs/weights.md.
   const CompileOptions options{
@@ -289,6 +308,7 @@ void check_diffusion_flags(Options& o, const std::vector<std::string>& given) {
   for (const std::string& name : given) {
     if (std::ranges::find(fields, name, &Field::name) == fields.end()) continue;
     require(o.train, "explain: ", flag_of(name), " is for the training step (--no-train)");
+    require(o.stage != "passes", "explain: ", flag_of(name), " has no effect on --stage passes");
     learns = learns || name == "learn_sigma";
     if (name != "learn_sigma") check_applies(name, o.diffusion.precond);
   }
@@ -304,10 +324,13 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, fields_of(*o));
   add_flags(app, fields_of(o->diffusion));
   add_flags(app, fields_of(o->common));
+  describe_flag(app, "--device",
+                "auto, cpu or cuda; or cuda:h100 or cuda:h200, a GPU that is not here");
   return [o, &app] {
     resolve(*o);
     resolve(o->diffusion);
     check_diffusion_flags(*o, given_fields(app));
+    check_given(*o, given_fields(app));
     return run(*o);
   };
 }

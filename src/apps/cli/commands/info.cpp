@@ -20,6 +20,7 @@
 #include "pipeline/diffusers_folder.h"
 #include "pipeline/file_purpose.h"
 #include "pipeline/load_model.h"
+#include "pipeline/model_in_the_box.h"
 #include "train/checkpoint.h"
 #include "train/model_weights.h"
 
@@ -62,11 +63,31 @@ struct Recognised {
   std::string use = {};                                           // which flag takes it
 };
 
+// The model that comes with ebb, where it is installed: adapters may have been trained on it.
+std::vector<adapters::Candidate> model_in_the_box_for_adapters() {
+  using adapters::Network;
+  const auto path = find_model_in_the_box();
+  if (!path) return {};
+  adapters::Candidate out{.name = "the model that comes with ebb", .networks = {}};
+  try {
+    for (const Component& c : recognise_components(train::shapes_of(io::TensorFile::open(*path)))) {
+      const bool denoiser = c.model->kind == ModelKind::denoiser;
+      if (denoiser || c.model->kind == ModelKind::text_encoder)
+        out.networks.push_back(adapters::described_network(
+            denoiser ? Network::Part::denoiser : Network::Part::text, 1, *c.model, c.config));
+    }
+  } catch (const Error&) {
+    return {};  // its file is damaged, which is no fault of the adapter
+  }
+  return {out};
+}
+
 // A file that changes another network's weights.
 Recognised adapter_in(const io::TensorFile& file, const std::string& path) {
   Recognised out;
   try {
-    out.adapter = lines_of(adapters::facts_of(*adapters::AdapterFile::from(file, path)));
+    out.adapter = lines_of(adapters::facts_of(*adapters::AdapterFile::from(file, path),
+                                              model_in_the_box_for_adapters()));
   } catch (const Error& e) {
     out.fault = e.what();
   }
@@ -111,13 +132,27 @@ std::string refusal_of(const Component& c, const io::TensorFile& file) {
   }
 }
 
+// As the model that is named, whose tensors a checkpoint may have among others; of several of that
+// model, the text encoders of a checkpoint, those of its config, or else the first.
+Recognised taken_for(const NamedModel& named, const io::TensorFile& file) {
+  Component c{named.model, named.config, ""};
+  bool found = false;
+  for (const Component& one : recognise_components(train::shapes_of(file))) {
+    if (one.model != named.model) continue;
+    const bool same = one.config == named.config;
+    if (same || !found) c.prefix = one.prefix;
+    found = true;
+    if (same) break;
+  }
+  Part part = part_of(c);
+  return {.model = named.model->name,
+          .config = part.config,
+          .refused = refusal_of(c, file),
+          .parts = {std::move(part)}};
+}
+
 // By what ebb's own files say, or else by the tensors' names and shapes.
 Recognised recognise(const io::TensorFile& file, const Options& o) {
-  const auto known = [](const Model& m, ModelConfig config) {
-    return Recognised{.model = m.name,
-                      .config = fields_json(config.fields()),
-                      .parts = {part_of({&m, config, ""})}};
-  };
   if (file.entries().empty())
     return {.model = "", .config = "", .fault = "the file has no tensors, so it holds no model"};
   const auto& said = file.metadata();
@@ -126,7 +161,7 @@ Recognised recognise(const io::TensorFile& file, const Options& o) {
     const auto model = said.find("ebb.model");
     require(model == said.end() || model->second == named.model->name, "info: the file's model is ",
             model->second, " (--model ", o.model, ")  ", o.file);
-    return known(*named.model, named.config);
+    return taken_for(named, file);
   }
   if (said.contains("ebb.model") && said.contains("ebb.model_config")) {
     const std::string &name = said.at("ebb.model"), &config = said.at("ebb.model_config");

@@ -116,31 +116,36 @@ void write_numbers(const Options& o, const LoadedModel& m, const Generated& g) {
   io::write_safetensors(o.out, {&tensor, 1}, settings(o, m, g), existing);
 }
 
-// A grid with one row per class when all are requested, or one file per image.
+// The columns of a grid with one row per class, where all are requested, their numbers are equal
+// and the file holds it; 0: there are no such rows.
+int64_t columns_of_classes(const Options& o, const LoadedModel& m, const ImageSize& size) {
+  const int64_t classes = m.config.common().classes;
+  const bool equal = output_of(o.out, "sample") == Output::grid && o.wanted == "all" &&
+                     classes > 1 && o.n % classes == 0 && o.columns == 0;
+  return equal && grid_fits(o.out, size, o.n, o.n / classes) ? o.n / classes : 0;
+}
+
+// One grid, or one file per image.
 void write_images(const Options& o, const LoadedModel& m, const Generated& g) {
   const Tensor pixels = to_pixels(g.images);
-  const int64_t n = pixels.shape()[0], classes = m.config.common().classes;
-  const bool rows_are_classes = output_of(o.out, "sample") == Output::grid && o.wanted == "all" &&
-                                classes > 1 && n % classes == 0 && o.columns == 0;
+  const Shape& s = pixels.shape();
+  const int64_t per_class = columns_of_classes(o, m, {.height = s[1], .width = s[2]});
+  const int64_t classes = m.config.common().classes;
   std::vector<Tensor> images;
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t per_row = n / std::max<int64_t>(classes, 1);
-    images.push_back(image_at(pixels, rows_are_classes ? i % per_row * classes + i / per_row : i));
-  }
+  for (int64_t i = 0; i < s[0]; ++i)
+    images.push_back(image_at(pixels, per_class > 0 ? i % per_class * classes + i / per_class : i));
   auto text = settings(o, m, g);
-  int64_t columns = o.columns;
-  if (rows_are_classes) {
-    columns = n / classes;
-    text["rows"] = strings_json(class_labels(m));
-  }
-  write_pictures(
-      o.out, images, [&](int64_t) { return text; },
-      {.columns = columns, .first_image = first_number(o.out), .overwrite = o.overwrite});
+  if (per_class > 0) text["rows"] = strings_json(class_labels(m));
+  write_pictures(o.out, images, [&](int64_t) { return text; },
+                 {.columns = std::max(o.columns, per_class),
+                  .first_image = first_number(o.out),
+                  .overwrite = o.overwrite});
 }
 
 void write_samples(const Options& o, const LoadedModel& m, const Generated& g) {
-  make_output_folder(o.out, "sample");
   const Output output = output_of(o.out, "sample");
+  std::optional<io::TrialFolder> folder;
+  if (output == Output::folder) folder.emplace(o.out, "sample: --out");
   if (output == Output::grid || output == Output::folder)
     write_images(o, m, g);
   else
@@ -241,8 +246,10 @@ int run(Options& o) {
   check_output(o, model);
   resolve_class(o, model);
   const ResolvedRequest request = resolved(o, model, devices);
+  const ImageSize size = size_of(model, request);
   if (output_of(o.out, "sample") == Output::grid || output_of(o.out, "sample") == Output::folder)
-    check_picture_size(o.out, "sample", size_of(model, request), o.n, {.columns = o.columns});
+    check_picture_size(o.out, "sample", size, o.n,
+                       {.columns = std::max(o.columns, columns_of_classes(o, model, size))});
   PipelineGroup pipelines(
       model, open_devices(o.common, o.gpus, used_devices(o.n, request.batch, devices)));
   const Pipeline& pipeline = pipelines.first();

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "apps/cli/command.h"
 #include "apps/cli/terminal.h"
@@ -262,7 +263,10 @@ int run(const Options& o) {
     return o.engine == "fake" ? server::fake_engine(o.step_ms)
                               : server::pipeline_engine(c, o.common, o.memory);
   };
-  server::Service service(service_options(o, key), engine);
+  server::ServiceOptions options = service_options(o, key);
+  io::TrialFolder pictures(o.out, "serve: --out");
+  server::Service service(std::move(options), engine);
+  pictures.keep();
   const std::string host = o.listen.empty() ? o.host : o.listen;
   const std::string token = key.empty() ? "" : "#token=" + key;
   const std::string url =

@@ -1,5 +1,6 @@
 // ebb tokens: what a text encoder gets for a prompt.
 #include <cstdio>
+#include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -8,10 +9,15 @@
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/names.h"
+#include "base/text.h"
 #include "base/utf8.h"
+#include "models/config_fields.h"
+#include "pipeline/checkpoint_family.h"
+#include "pipeline/diffusers_folder.h"
 #include "text/chunks.h"
 #include "text/text_encoder.h"
 #include "text/textual_inversion.h"
+#include "train/model_weights.h"
 
 namespace ebb::cli {
 namespace {
@@ -19,11 +25,13 @@ namespace {
 using namespace ebb::text;
 
 struct Options {
-  std::string prompt, syntax = "a1111", encoder = "clip_l", tokenizer, embedding_dir;
+  std::string prompt, model, syntax = "a1111", encoder = "clip_l", tokenizer, embedding_dir;
   int64_t steps = 20;
   bool negative = false, json = false;
   void fields(auto&& f) {
     f("prompt", prompt, "the text");
+    f("model", model,
+      "a checkpoint, whose text encoder is taken: the one that --encoder names, or its first");
     f("syntax", syntax, "a1111, comfyui or diffusers");
     f("encoder", encoder, "clip_l (SD 1, SDXL), clip_h (SD 2) or clip_g (SDXL)");
     f("steps", steps, "steps of sampling, for [from:to:when] and [one|other]");
@@ -37,6 +45,40 @@ struct Options {
     f("encoder", encoder, {"clip_l", "clip_h", "clip_g"});
   }
 };
+
+// What reads the tokens.
+struct Reader {
+  std::string encoder;
+  int64_t width = 0;      // of its token embeddings
+  std::string tokenizer;  // a folder; "": the vocabulary that is built in
+};
+
+// The text encoder of this name in a checkpoint; "": its first. Throws Error where it has none.
+Reader reader_in(const std::string& model, const std::string& encoder) {
+  require(std::filesystem::exists(model), "tokens: --model does not exist  ", model);
+  std::vector<std::string> files = {model};
+  std::string tokenizer;
+  if (std::filesystem::is_directory(model)) {
+    const DiffusersFolder folder = read_diffusers_folder(model);
+    files = folder.text_encoders;
+    files.push_back(folder.denoiser);
+    tokenizer = folder.tokenizer;
+  }
+  std::vector<Component> components;
+  for (const std::string& file : files)
+    for (Component& c : recognise_components(train::shapes_of(io::TensorFile::open(file))))
+      components.push_back(std::move(c));
+  const auto texts = texts_in(family_in(components), components);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (!texts[i]) continue;
+    names.push_back(texts[i]->encoder);
+    if (encoder.empty() || encoder == names.back())
+      return {names.back(), number_in(components[i].config, "width"), tokenizer};
+  }
+  fail("tokens: --model must have the text encoder", encoder.empty() ? "" : " ", encoder,
+       " (it has ", names.empty() ? "none" : listed(names), ")  ", model);
+}
 
 // The token at `i` as text: of an embedding its name and row.
 std::string token_text(const ClipVocabulary& vocabulary, const Chunk& c, size_t i) {
@@ -99,20 +141,23 @@ void print_tokens(const Prompt& prompt, const PromptTokens& tokens,
   print_json(all);
 }
 
-int run(Options o) {
+int run(Options o, bool names_encoder) {
   resolve(o);
   require(o.steps >= 1 && o.steps <= 100'000, "tokens: steps must be 1 to 100000 (", o.steps, ")");
   const Prompt prompt = parse_prompt(o.prompt, prompt_syntax(o.syntax), o.negative);
   std::vector<std::string> warnings = prompt.warnings;
-  const TextEncoder& encoder = text_encoder(o.encoder);
+  const Reader reader = o.model.empty() ? Reader{o.encoder, text_encoder(o.encoder).width, ""}
+                                        : reader_in(o.model, names_encoder ? o.encoder : "");
+  const std::string vocabulary = o.tokenizer.empty() ? reader.tokenizer : o.tokenizer;
+  const TextEncoder& encoder = text_encoder(reader.encoder);
   const ClipTokenizer tokenizer = clip_tokenizer(
-      o.tokenizer.empty() ? builtin_clip_vocabulary() : ClipVocabulary::open(o.tokenizer),
+      vocabulary.empty() ? builtin_clip_vocabulary() : ClipVocabulary::open(vocabulary),
       encoder.pad, prompt.syntax);
   EncoderText text{.tokenizer = &tokenizer, .pad = encoder.pad};
   if (!o.embedding_dir.empty()) {
     const EmbeddingFolder folder = read_embedding_folder(o.embedding_dir, prompt.syntax);
     for (std::string& w : left_out_of(folder, prompt)) warnings.push_back(std::move(w));
-    text.embeddings = vector_counts(folder, encoder.width, prompt, warnings);
+    text.embeddings = vector_counts(folder, reader.width, prompt, warnings);
   }
   const PromptTokens tokens = tokenize_prompt(prompt, text, {.count = o.steps});
   warnings.insert(warnings.end(), tokens.warnings.begin(), tokens.warnings.end());
@@ -130,7 +175,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>&) {
   add_flags(app, fields_of(*o));
   return [o, &app] {
     require(is_given(app, "prompt"), "tokens: needs --prompt");
-    return run(*o);
+    return run(*o, is_given(app, "encoder"));
   };
 }
 

@@ -11,13 +11,12 @@
 #include "apps/cli/train_checkpoint.h"
 #include "apps/cli/train_data.h"
 #include "apps/cli/train_run.h"
+#include "apps/cli/train_settings.h"
 #include "base/choices.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/names.h"
-#include "base/parse_json.h"
 #include "diffusion/loss.h"
-#include "io/file.h"
 #include "io/image.h"
 #include "pipeline/pipeline.h"
 #include "train/augment.h"
@@ -47,6 +46,9 @@ struct Options {
   std::shared_ptr<ranks::TcpGroup> ranks;  // null: this process trains alone
   train::Split split() const { return train::split_of(train, ranks.get()); }
   FieldTexts before;  // fixed_settings() of the run that goes on
+  TrainConfig trained_before;
+  std::vector<std::string> given;  // fields, by flags
+  int64_t images = 0;              // of the data
   void fields(auto&& f) {
     f("config", config, "JSON file with any of these settings; flags come before it");
     f("json", json, "print one JSON object on standard output at the end");
@@ -122,12 +124,6 @@ void choose_model(Options& o, const std::string& name) {
   o.diffusion = usual_diffusion(*m.model, m.config);
 }
 
-nlohmann::ordered_json read_json(const std::string& file) {
-  JsonObject read = json_object(io::read_whole_file(file, "config", 1 << 24));
-  require(read.fault.empty(), "config: ", read.fault, "  ", file);
-  return std::move(read.value);
-}
-
 // Throws Error, with the file, for sizes in it that no network has.
 void check_sizes_of(const Options& o, const std::string& file) {
   try {
@@ -151,7 +147,7 @@ std::string given_setting(const std::string& name, const nlohmann::ordered_json&
 // The model comes first, as the other settings are its; then what the optimiser's rate usually is.
 void read_settings(Options& o, const std::string& file, const std::vector<std::string>& words) {
   nlohmann::ordered_json j;
-  if (!file.empty()) j = read_json(file);
+  if (!file.empty()) j = read_config(file);
   const std::string named = given_setting("model", j, words);
   const std::string model = named.empty() ? o.train.model : named;
   choose_model(o, model);
@@ -184,27 +180,13 @@ void check_unchanged(Options& o) {
   }
 }
 
-// Says what of the run's config.json, which a user may have edited, the checkpoint contradicts: it
-// is written for readers, and a run goes on with what its checkpoint says.
-void say_edits(const std::string& folder, const std::string& of_checkpoint) {
-  const fs::path path = fs::path(folder) / "config.json";
-  if (!fs::exists(path)) return;
-  const nlohmann::json file = read_json(path.string()),
-                       run = parse_json<nlohmann::json>(of_checkpoint);
-  if (!file.contains("train") || !file["train"].is_object()) return;
-  for (const auto& [name, value] : file["train"].items())
-    if (run.contains(name) && run[name] != value)
-      say_once(str("resume: ", path.string(), " says ", name, ' ', value.dump(),
-                   ", which is not read; the checkpoint's is ", run[name].dump(), ", and ",
-                   flag_of(name), " changes it"));
-}
-
 // What the last checkpoint of the run says. Flags can change how it goes on, not what it trains.
 void read_run(Options& o, const std::string& folder, const std::string& model_flag) {
   train::check_run_folder(folder, true, false);  // another process may train in it
   const train::ModelFileInfo info = train::last_model_info(folder);
   const std::string file = train::model_file(folder, info.step);
   o.train = train::train_config_from_json(info.run.train_config, file);
+  o.trained_before = o.train;
   say_edits(folder, info.run.train_config);
   const std::string model = o.train.model;
   require(model_flag.empty() || find_model(model_flag).name == model, "resume: the run's model is ",
@@ -282,12 +264,12 @@ void check_network(const Options& o) {
 }
 
 // Throws Error for settings of the diffusion that cannot be or that it does not have.
-void resolve_diffusion(Options& o, const std::vector<std::string>& given) {
+void resolve_diffusion(Options& o) {
   resolve(o.diffusion);
   // a model that usually learns variances does not with a diffusion that has none to learn
   if (!o.diffusion.discrete() && !o.learn_sigma_given) o.diffusion.learn_sigma = false;
   check(o.diffusion);
-  for (const std::string& name : given)
+  for (const std::string& name : o.given)
     if (name != "learn_sigma")  // off is right for all; check() refuses it where it is wrong
       check_applies(name, o.diffusion.precond);
 }
@@ -305,6 +287,9 @@ void fit_network(Options& o, const train::Dataset& data) {
   c.image_size = s[0];
   c.in_channels = s[2];
   c.classes = data.classes();
+  require(c.classes > 0 || o.diffusion.label_dropout == 0 ||
+              std::ranges::find(o.given, "label_dropout") == o.given.end(),
+          "train: --label-dropout has no effect on images without classes  ", o.train.data);
   for (const Field& f : o.network.fields()) {
     if (f.name == "learn_sigma") **std::get_if<bool*>(&f.ref) = o.diffusion.learn_sigma;
     if (f.name == nn::augment_labels && !o.train.resume)
@@ -377,6 +362,7 @@ train::TrainJob make_job(const Options& o, const train::HeldOut& data, const Con
               .train_config = {},
               .class_names = o.class_names};
   job.data = o.data_text;
+  job.images = o.images;
   if (data.validation) job.data += str("; ", data.note);
   const TrainConfig loading = on_threads(o.train, o.threads, train::most_loaders);
   job.batches = train::dataset_batches(*data.training, loading, o.split());
@@ -406,6 +392,7 @@ void check_size(Options o) {
 
 int run_rank(Options& o) {
   share_seed(o.train.seed, o.ranks.get());
+  if (o.train.resume) say_changes(fields_of(o.trained_before), fields_of(o.train));
   const bool tells_json = o.json && !is_quiet();
   const auto open = [&] {
     const train::EndOnSignal opening(is_quiet() ? "" : "train: interrupted; nothing was written",
@@ -420,20 +407,10 @@ int run_rank(Options& o) {
   if (!data) return signal_exit + signal;
   o.data_text = data->text;
   o.class_names = data->class_names;
+  o.images = data->count;
+  if (o.train.resume) say_other_count(o.train.out, o.images);
   fit_network(o, *data->images.training);
   return run_training(make_job(o, data->images, context), context, tells_json);
-}
-
-int run(Options& o) {
-  require(!o.train.data.empty(), "train: --data is missing");
-  check_unchanged(o);
-  check(o.train);
-  check_sizes(*o.model, o.network);
-  check_size(o);
-  if (!is_quiet()) train::check_run_folder(o.train.out, o.train.resume, o.train.overwrite);
-  if (const auto code = start_copies(o.train.gpus, o.train.device)) return *code;
-  o.ranks = join_group();
-  return run_ranked(o.ranks.get(), [&o] { return run_rank(o); });
 }
 
 // Whether the network takes nothing but what data give: no text, and no other images.
@@ -441,6 +418,22 @@ bool is_trained(const Model& m, const ModelConfig& config) {
   return std::ranges::all_of(m.conditions(config), [](const nn::Condition& c) {
     return c.name == nn::class_id || c.name == nn::augment_labels;
   });
+}
+
+int run(Options& o) {
+  require(!o.train.data.empty(), "train: --data is missing");
+  check_unchanged(o);
+  check(o.train);
+  check_given(o.train, o.given);
+  require(is_trained(*o.model, o.network), "train: --model must name a network of images and ",
+          "classes alone, or a checkpoint file, which `ebb create` makes with drawn weights (got ",
+          o.train.model, ", which reads more)");
+  check_sizes(*o.model, o.network);
+  check_size(o);
+  if (!is_quiet()) train::check_run_folder(o.train.out, o.train.resume, o.train.overwrite);
+  if (const auto code = start_copies(o.train.gpus, o.train.device)) return *code;
+  o.ranks = join_group();
+  return run_ranked(o.ranks.get(), [&o] { return run_rank(o); });
 }
 
 // Models and presets that can be trained, for --model.
@@ -473,11 +466,13 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
                 "--model FILE --help-all");
   add_flags(app, fields_of(o->diffusion), "Diffusion");
   add_flags(app, network_fields(*o), "Network (" + o->model->name + ")");
+  check_no_checkpoint_flags(app, words);
   return [o, &app] {
-    require(!o->config.empty() || std::ranges::count(given_fields(app), "config") == 0,
+    o->given = given_fields(app);
+    require(!o->config.empty() || std::ranges::count(o->given, "config") == 0,
             "train: --config must name a file (got '')");
     resolve(o->train);
-    resolve_diffusion(*o, given_fields(app));
+    resolve_diffusion(*o);
     return run(*o);
   };
 }

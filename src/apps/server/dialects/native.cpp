@@ -58,6 +58,8 @@ JobSpec upscale_spec(SettingsBuilder& builder, JsonReader& r, Service& s) {
 }
 
 void post_job(const Call& c, JsonReader& r) {
+  if (trimmed(c.request->body).empty())
+    throw HttpFault(400, "bad_json", "the body is empty: it must be a JSON object of settings");
   SettingsBuilder builder(c.service.source());
   JobSpec spec;
   const std::string kind = r.text("kind").value_or("generate");

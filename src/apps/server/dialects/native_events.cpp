@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "apps/server/fault.h"
 #include "apps/server/service.h"
+#include "base/names.h"
 #include "base/parse_json.h"
 
 namespace ebb::server::dialects {
@@ -145,7 +147,7 @@ void state(const Call& c) {
   c.service.look();
   if (since.empty()) return c.reply(out);
   const auto number = number_in(since);
-  if (!number) throw HttpFault(422, "invalid_value", "since: must be a number", "since");
+  if (!number) fail_field("since", "must be a whole number (got '", printable(since), "')");
   out["events"] = nullptr;
   if (const auto missed = c.service.queue().events_since(*number)) {
     out["events"] = Json::array();

@@ -3,6 +3,7 @@
 
 #include "apps/cli/settings_file.h"
 #include "apps/server/byte_span.h"
+#include "apps/server/fault.h"
 #include "apps/server/inspect.h"
 #include "apps/server/pictures.h"
 #include "apps/server/service.h"
@@ -55,9 +56,10 @@ void list_images(const Call& c) {
   constexpr size_t most = 200, most_read = 5000;
   size_t limit = 50;
   if (const std::string_view l = c.request->parameter("limit"); !l.empty()) {
-    if (l.size() > 4 || l.find_first_not_of("0123456789") != l.npos)
-      throw HttpFault(422, "invalid_value", "limit: must be a number", "limit");
-    limit = std::clamp<size_t>(std::stoul(std::string(l)), 1, most);
+    const bool number = l.size() <= 4 && l.find_first_not_of("0123456789") == l.npos;
+    limit = number ? std::stoul(std::string(l)) : 0;
+    if (limit < 1 || limit > most)
+      fail_field("limit", "must be a whole number from 1 to ", most, " (got '", printable(l), "')");
   }
   const std::string words = small_letters(std::string(c.request->parameter("q")));
   const auto ids =
@@ -136,7 +138,7 @@ void catalogue(const Call& c) {
   const Catalogue& all = c.service.catalogue();
   Json faults = Json::array();
   for (const CatalogueFile& f : all.all())
-    if (!f.fault.empty()) faults.push_back({{"file", f.file}, {"error", f.fault}});
+    if (!f.fault.empty()) faults.push_back({{"file", f.file}, {"error", all.for_clients(f.fault)}});
   c.reply({{"models", files_json(all, FileKind::model)},
            {"vaes", files_json(all, FileKind::vae)},
            {"text_encoders", files_json(all, FileKind::text_encoder)},

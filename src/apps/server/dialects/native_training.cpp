@@ -1,8 +1,10 @@
 // The native protocol: runs of `ebb train` in the folders of --runs. docs/server.md describes it.
 #include <charconv>
 
+#include "apps/server/fault.h"
 #include "apps/server/pictures.h"
 #include "apps/server/service.h"
+#include "base/names.h"
 #include "io/image.h"
 
 namespace ebb::server::dialects {
@@ -25,7 +27,7 @@ int64_t step_of(const Call& c) {
   int64_t out = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size() || out < 0)
-    throw HttpFault(422, "invalid_value", "step: must be a number, 0 or more", "step");
+    fail_field("step", "must be a whole number, 0 or more (got '", printable(text), "')");
   return out;
 }
 

@@ -152,10 +152,11 @@ function drawFacts() {
   const shown = {
     Speed: speedText(run), Pictures: run.images_per_second && `${short(run.images_per_second)} a second`,
     Left: run.eta_s != null && timeText(run.eta_s), Trained: timeText(run.seconds),
-    Loss: short(run.smoothed_loss), 'Last step\'s loss': short(run.loss),
+    'Loss, mean of last steps': short(run.smoothed_loss), 'Last step\'s loss': short(run.loss),
     Validation: run.validation && `${short(run.validation.loss)} at step ${whole(run.validation.step)}`,
     'Learning rate': short(run.lr), 'Gradient norm': short(run.grad_norm), Batch: settings.batch,
-    Model: settings.model, Weights: facts.parameters && whole(facts.parameters),
+    Model: settings.model,
+    Weights: [facts.trained_parameters, facts.parameters].filter(Boolean).map(whole).join(' of '),
     Device: facts.device, Started: facts.started,
   };
   const known = Object.entries(shown).filter(([, text]) => text);

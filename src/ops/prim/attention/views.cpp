@@ -49,11 +49,12 @@ std::string HeadViews::text() const {
 }
 
 void HeadViews::parse(std::string_view text) {
-  items_.clear();
+  HeadViews read;
   for (const std::string_view one : items_in(text, ",")) {
     Item item = item_of(one);
-    set(item.index, std::move(item.view));
+    read.set(item.index, std::move(item.view));
   }
+  items_ = std::move(read.items_);
 }
 
 }  // namespace ebb::ops

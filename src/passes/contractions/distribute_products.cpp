@@ -1,4 +1,4 @@
-#include "passes/products/distribute_products.h"
+#include "passes/contractions/distribute_products.h"
 
 #include <algorithm>
 #include <optional>

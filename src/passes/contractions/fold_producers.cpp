@@ -1,4 +1,4 @@
-#include "passes/products/fold_producers.h"
+#include "passes/contractions/fold_producers.h"
 
 #include <optional>
 

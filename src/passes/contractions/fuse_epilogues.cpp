@@ -1,4 +1,4 @@
-#include "passes/products/fuse_epilogues.h"
+#include "passes/contractions/fuse_epilogues.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "passes/products/merge_matmuls.h"
+#include "passes/contractions/merge_matmuls.h"
 
 #include <map>
 #include <tuple>

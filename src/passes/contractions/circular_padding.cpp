@@ -1,4 +1,4 @@
-#include "passes/products/circular_padding.h"
+#include "passes/contractions/circular_padding.h"
 
 #include "base/error.h"
 #include "ir/contraction.h"
