@@ -43,6 +43,9 @@ TEST_F(cli_train_settings, without_an_effect__are_refused) {
   for (const Row& r : rows) EXPECT_EQ(error_line(train(r.flags)), r.error);
   EXPECT_TRUE(error_line(train("--classes none --label-dropout 0.5"))
                   .starts_with("train: --label-dropout has no effect on images without classes  "));
+  const std::string config = folder_ / "settings.json";
+  put_file(config, R"({"ema": 0.9, "ema_halflife": 100})");
+  EXPECT_EQ(error_line(train("--config " + config)), rows[0].error);
   EXPECT_FALSE(std::filesystem::exists(run()));
   // what says nothing new is no mistake
   const Output good = run_program(train("--ema 0.9 --ema-halflife 0 --ema-rampup 0"));

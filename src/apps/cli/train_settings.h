@@ -11,7 +11,8 @@
 
 namespace ebb::cli {
 
-// Throws Error for a setting among those that flags gave which has no effect beside the others.
+// Throws Error for a setting among those that were given, by flags or one by one in a config, that
+// has no effect beside the others. Whole sections of a config, as runs write them, have all.
 void check_given(const train::TrainConfig& c, const std::vector<std::string>& given);
 
 // A file of settings. Throws Error.

@@ -47,7 +47,7 @@ struct Options {
   train::Split split() const { return train::split_of(train, ranks.get()); }
   FieldTexts before;  // fixed_settings() of the run that goes on
   TrainConfig trained_before;
-  std::vector<std::string> given;  // fields, by flags
+  std::vector<std::string> given;  // fields, by flags and one by one in the config
   int64_t images = 0;              // of the data
   void fields(auto&& f) {
     f("config", config, "JSON file with any of these settings; flags come before it");
@@ -106,6 +106,7 @@ void apply_setting(Options& o, const std::string& key, const nlohmann::ordered_j
   for (const auto& fields : {train, diffusion, network})
     if (has_field(fields, key)) {
       set_fields_json(fields, one, file);
+      o.given.push_back(key);
       return;
     }
   if (const Decided* d = find_decided(key))
@@ -468,7 +469,7 @@ std::function<int()> bind(CLI::App& app, const std::vector<std::string>& words) 
   add_flags(app, network_fields(*o), "Network (" + o->model->name + ")");
   check_no_checkpoint_flags(app, words);
   return [o, &app] {
-    o->given = given_fields(app);
+    for (std::string& name : given_fields(app)) o->given.push_back(std::move(name));
     require(!o->config.empty() || std::ranges::count(o->given, "config") == 0,
             "train: --config must name a file (got '')");
     resolve(o->train);
