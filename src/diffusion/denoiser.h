@@ -38,9 +38,8 @@ struct DenoiserOptions {
   // The predictions of an evaluation: of the condition first, of the negative one second, then
   // others. A branch that is there several times has the parts of a prompt (Denoiser::weigh).
   std::vector<Branch> branches = {Branch::cond};
-  CircularAxes tiling =
-      {};                // of the network's convolutions (passes/contractions/circular_padding.h)
-  bool together = true;  // branches are one batch; else one after the other, in less memory
+  CircularAxes tiling = {};  // of the network's convolutions (circular_padding.h)
+  bool together = true;      // branches are one batch; else one after the other, in less memory
   DType dtype = DType::f32;  // of matmuls and convolutions in the network
   int64_t vectors = 3;       // live at the same time: SampleCounts::vectors
   bool draws = false;        // noise is drawn in the plan, see draw_by()
